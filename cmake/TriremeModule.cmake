@@ -1,0 +1,99 @@
+# How this project declares a module, its tests and its examples. One target a module:
+#
+#   trireme_add_module(comm TORCH HEADERS group.h … SOURCES group.cpp … DEPENDS trireme::core)
+#   trireme_add_tests(comm SOURCES group_test.cpp … DEPENDS trireme::testing)
+#   trireme_add_example(all_reduce DEPENDS trireme::comm EXPECT "sum is 1")
+
+# Warnings belong to our own targets, never to those who use the library.
+add_library(trireme_warnings INTERFACE)
+target_compile_options(trireme_warnings INTERFACE
+  -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Wold-style-cast
+  # Options are aggregates with designated initialisers: what is left out has its default.
+  -Wno-missing-field-initializers
+  $<$<BOOL:${TRIREME_WERROR}>:-Werror>)
+
+# The header that every libtorch source would parse anyway, parsed once.
+function(trireme_use_pch target)
+  if(NOT TRIREME_PCH)
+    return()
+  endif()
+  if(NOT TARGET trireme_pch)
+    add_library(trireme_pch OBJECT "${PROJECT_SOURCE_DIR}/cmake/pch.cpp")
+    target_link_libraries(trireme_pch PRIVATE Libtorch::libtorch trireme_warnings)
+    target_precompile_headers(trireme_pch PRIVATE "${PROJECT_SOURCE_DIR}/cmake/pch.h")
+    set_target_properties(trireme_pch PROPERTIES POSITION_INDEPENDENT_CODE ON)
+  endif()
+  target_precompile_headers(${target} REUSE_FROM trireme_pch)
+endfunction()
+
+function(trireme_add_module name)
+  cmake_parse_arguments(arg "TORCH" "" "HEADERS;SOURCES;DEPENDS;PRIVATE" ${ARGN})
+  set(target trireme_${name})
+  set(folder "${PROJECT_SOURCE_DIR}/src/trireme/${name}")
+  list(TRANSFORM arg_HEADERS PREPEND "${folder}/")
+  list(TRANSFORM arg_SOURCES PREPEND "${folder}/")
+  add_library(${target} ${arg_SOURCES})
+  add_library(trireme::${name} ALIAS ${target})
+  target_sources(${target} PUBLIC FILE_SET HEADERS
+    BASE_DIRS "${PROJECT_SOURCE_DIR}/src" FILES ${arg_HEADERS})
+  target_compile_features(${target} PUBLIC cxx_std_20)
+  target_link_libraries(${target} PUBLIC ${arg_DEPENDS}
+    PRIVATE ${arg_PRIVATE} $<BUILD_INTERFACE:trireme_warnings>)
+  set_target_properties(${target} PROPERTIES
+    EXPORT_NAME ${name} POSITION_INDEPENDENT_CODE ON
+    VERIFY_INTERFACE_HEADER_SETS ${TRIREME_VERIFY_HEADERS})
+  if(arg_TORCH)
+    target_link_libraries(${target} PUBLIC Libtorch::libtorch)
+    trireme_use_pch(${target})
+  endif()
+  if(TRIREME_INSTALL)
+    install(TARGETS ${target} EXPORT TriremeTargets
+      ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}" LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}"
+      FILE_SET HEADERS DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}")
+  endif()
+endfunction()
+
+# One test program a module. The name of a suite says what it needs, and gives the label:
+# *Peer -> peer (PyTorch), *Procs -> procs (processes), *Ranks -> ranks (threads), else unit.
+function(trireme_add_tests module)
+  cmake_parse_arguments(arg "TORCH" "" "SOURCES;DEPENDS" ${ARGN})
+  set(target ${module}_test)
+  list(TRANSFORM arg_SOURCES PREPEND "${PROJECT_SOURCE_DIR}/tests/${module}/")
+  add_executable(${target} ${arg_SOURCES})
+  target_link_libraries(${target} PRIVATE ${arg_DEPENDS} GTest::gtest trireme_warnings)
+  if(arg_TORCH)
+    trireme_use_pch(${target})
+    target_link_libraries(${target} PRIVATE trireme::testing_main)
+  else()
+    target_link_libraries(${target} PRIVATE GTest::gtest_main)
+  endif()
+  set(peer "*Peer.*:*Peer/*")
+  set(procs "*Procs.*:*Procs/*")
+  set(ranks "*Ranks.*:*Ranks/*")
+  trireme_discover(${target} ${module} peer 300 "${peer}")
+  trireme_discover(${target} ${module} procs 120 "${procs}")
+  trireme_discover(${target} ${module} ranks 60 "${ranks}")
+  trireme_discover(${target} ${module} unit 60 "-${peer}:${procs}:${ranks}")
+endfunction()
+
+# The longest case of a label decides its timeout; sanitizers run up to ten times slower.
+function(trireme_discover target module label timeout filter)
+  if(TRIREME_SANITIZE)
+    math(EXPR timeout "${timeout} * 5")
+  endif()
+  gtest_discover_tests(${target}
+    TEST_PREFIX "${module}." TEST_FILTER "${filter}" TEST_LIST ${target}_${label}
+    PROPERTIES LABELS ${label} TIMEOUT ${timeout} ENVIRONMENT "${TRIREME_TEST_ENVIRONMENT}"
+    DISCOVERY_TIMEOUT 120)
+endfunction()
+
+function(trireme_add_example name)
+  cmake_parse_arguments(arg "" "EXPECT" "DEPENDS" ${ARGN})
+  add_executable(example_${name} "${PROJECT_SOURCE_DIR}/examples/${name}.cpp")
+  target_link_libraries(example_${name} PRIVATE ${arg_DEPENDS} trireme_warnings)
+  trireme_use_pch(example_${name})
+  add_test(NAME example.${name} COMMAND example_${name})
+  set_tests_properties(example.${name} PROPERTIES
+    LABELS ranks TIMEOUT 60 PASS_REGULAR_EXPRESSION "${arg_EXPECT}"
+    ENVIRONMENT "${TRIREME_TEST_ENVIRONMENT}")
+endfunction()

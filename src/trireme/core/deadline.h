@@ -1,0 +1,41 @@
+// One type of time limit, carried through every blocking call.
+#pragma once
+#include <algorithm>
+#include <chrono>
+
+namespace trireme {
+
+/// A point in time after which a call gives up. Cheap to copy; there is no endless one:
+/// the longest is a day.
+///
+///     auto deadline = Deadline::after(std::chrono::seconds(5));
+///     while (!ready()) if (deadline.expired()) throw TimeoutError(…);
+class Deadline {
+ public:
+  using Clock = std::chrono::steady_clock;
+  static constexpr std::chrono::milliseconds kLongest = std::chrono::hours(24);
+
+  /// A deadline that far from now; a negative time has already passed.
+  static Deadline after(std::chrono::milliseconds time) {
+    return Deadline(Clock::now() + std::min(time, kLongest), time);
+  }
+
+  /// Whether the time is over.
+  bool expired() const { return Clock::now() >= end_; }
+
+  /// What is left, never negative.
+  Clock::duration remaining() const {
+    return std::max(Clock::duration::zero(), end_ - Clock::now());
+  }
+
+  /// The time that was given at the start, for messages.
+  std::chrono::milliseconds allowed() const { return allowed_; }
+
+ private:
+  Deadline(Clock::time_point end, std::chrono::milliseconds allowed)
+      : end_(end), allowed_(allowed) {}
+  Clock::time_point end_;
+  std::chrono::milliseconds allowed_;
+};
+
+}  // namespace trireme
