@@ -12,6 +12,11 @@ target_compile_options(trireme_warnings INTERFACE
   -Wno-missing-field-initializers
   $<$<BOOL:${TRIREME_WERROR}>:-Werror>)
 
+# trireme::trireme is all modules together, but for testing, which wants GoogleTest.
+add_library(trireme_all INTERFACE)
+add_library(trireme::trireme ALIAS trireme_all)
+set_target_properties(trireme_all PROPERTIES EXPORT_NAME trireme)
+
 # The header that every libtorch source would parse anyway, parsed once.
 function(trireme_use_pch target)
   if(NOT TRIREME_PCH)
@@ -20,9 +25,13 @@ function(trireme_use_pch target)
   if(NOT TARGET trireme_pch)
     add_library(trireme_pch OBJECT "${PROJECT_SOURCE_DIR}/cmake/pch.cpp")
     target_link_libraries(trireme_pch PRIVATE Libtorch::libtorch trireme_warnings)
+    target_compile_features(trireme_pch PRIVATE cxx_std_20)
     target_precompile_headers(trireme_pch PRIVATE "${PROJECT_SOURCE_DIR}/cmake/pch.h")
     set_target_properties(trireme_pch PROPERTIES POSITION_INDEPENDENT_CODE ON)
   endif()
+  # The compiler takes the header only in sources compiled as it was, and CMake would give the
+  # programs -fPIE.
+  target_compile_options(${target} PRIVATE -fPIC)
   target_precompile_headers(${target} REUSE_FROM trireme_pch)
 endfunction()
 
@@ -46,8 +55,13 @@ function(trireme_add_module name)
     target_link_libraries(${target} PUBLIC Libtorch::libtorch)
     trireme_use_pch(${target})
   endif()
+  set(export TriremeTestingTargets)
+  if(NOT name MATCHES "^testing")
+    set(export TriremeTargets)
+    target_link_libraries(trireme_all INTERFACE ${target})
+  endif()
   if(TRIREME_INSTALL)
-    install(TARGETS ${target} EXPORT TriremeTargets
+    install(TARGETS ${target} EXPORT ${export}
       ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}" LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}"
       FILE_SET HEADERS DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}")
   endif()

@@ -1,0 +1,102 @@
+#include "trireme/comm/collective.h"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+
+#include "trireme/core/error.h"
+
+namespace trireme::comm {
+namespace {
+
+// kind 4 bits, op 4, dtype 6, root + 1 10, count 40: exact for all that fits in memory.
+constexpr int kOpShift = 4, kDtypeShift = 8, kRootShift = 14, kCountShift = 24;
+constexpr uint64_t kRootMask = (1 << 10) - 1;
+
+constexpr std::array kKindNames = {
+    "barrier",
+    "all_reduce",
+    "reduce",
+    "reduce_scatter",
+    "broadcast",
+    "all_gather",
+    "gather",
+    "scatter",
+    "all_to_all"};
+constexpr std::array kOpNames = {
+    "sum", "mean", "min", "max", "product", "bit_and", "bit_or"};
+
+bool reduces(CollectiveKind kind) {
+  return kind == CollectiveKind::AllReduce || kind == CollectiveKind::Reduce ||
+         kind == CollectiveKind::ReduceScatter;
+}
+
+}  // namespace
+
+uint64_t signature(const Collective& call) {
+  return static_cast<uint64_t>(call.kind) |
+         static_cast<uint64_t>(call.op) << kOpShift |
+         static_cast<uint64_t>(call.dtype) << kDtypeShift |
+         (static_cast<uint64_t>(call.root + 1) & kRootMask) << kRootShift |
+         static_cast<uint64_t>(call.count) << kCountShift;
+}
+
+std::string describe(uint64_t packed) {
+  const auto kind = static_cast<CollectiveKind>(packed & 15);
+  if (kind == CollectiveKind::Barrier)
+    return to_string(kind);
+  const auto op = static_cast<ReduceOp>(packed >> kOpShift & 15);
+  const auto dtype = static_cast<c10::ScalarType>(packed >> kDtypeShift & 63);
+  const int root = static_cast<int>(packed >> kRootShift & kRootMask) - 1;
+  std::string out = to_string(kind);
+  if (reduces(kind))
+    out += " " + to_string(op);
+  out += text(" ", dtype_name(dtype), "[", packed >> kCountShift, "]");
+  if (root >= 0)
+    out += text(
+        kind == CollectiveKind::Broadcast || kind == CollectiveKind::Scatter
+            ? " from rank "
+            : " to rank ",
+        root);
+  return out;
+}
+
+std::string to_string(CollectiveKind kind) {
+  const auto index = static_cast<size_t>(kind);
+  return index < kKindNames.size() ? kKindNames[index] : "unknown call";
+}
+
+std::string to_string(ReduceOp op) {
+  const auto index = static_cast<size_t>(op);
+  return index < kOpNames.size() ? kOpNames[index] : "unknown op";
+}
+
+std::string dtype_name(c10::ScalarType dtype) {
+  switch (dtype) {
+    case c10::ScalarType::Byte:
+      return "uint8";
+    case c10::ScalarType::Char:
+      return "int8";
+    case c10::ScalarType::Short:
+      return "int16";
+    case c10::ScalarType::Int:
+      return "int32";
+    case c10::ScalarType::Long:
+      return "int64";
+    case c10::ScalarType::Half:
+      return "float16";
+    case c10::ScalarType::Float:
+      return "float32";
+    case c10::ScalarType::Double:
+      return "float64";
+    default: {
+      std::string name = c10::toString(dtype);
+      std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) {
+        return static_cast<char>(std::tolower(c));
+      });
+      return name;
+    }
+  }
+}
+
+}  // namespace trireme::comm

@@ -1,0 +1,62 @@
+// What a collective is, as plain data: the front end describes, an engine carries out.
+#pragma once
+#include <c10/core/ScalarType.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+
+namespace trireme::comm {
+
+/// How the ranks' values become one. Mean is a sum divided by the number of ranks.
+enum class ReduceOp : uint8_t { Sum, Mean, Min, Max, Product, BitAnd, BitOr };
+
+enum class CollectiveKind : uint8_t {
+  Barrier,
+  AllReduce,
+  Reduce,
+  ReduceScatter,
+  Broadcast,
+  AllGather,
+  Gather,
+  Scatter,
+  AllToAll,
+};
+
+/// A run of bytes that a rank gives or takes.
+struct Piece {
+  std::byte* data = nullptr;
+  size_t bytes = 0;
+};
+
+/// One collective call of one rank. Kind, op, dtype, root and count must be the same on all
+/// ranks: an engine checks that before it moves a byte.
+///
+/// Reductions read give[0] and write take[0]; reduce_scatter gives size() equal parts in one
+/// piece. The others only move bytes: a rank gives nothing, one piece that all readers read,
+/// or one piece a reader; take[k] is what it reads from rank k (empty: nothing).
+struct Collective {
+  CollectiveKind kind = CollectiveKind::Barrier;
+  ReduceOp op = ReduceOp::Sum;
+  c10::ScalarType dtype = c10::ScalarType::Byte;
+  /// The rank that is special, or -1.
+  int root = -1;
+  /// Elements that a rank contributes: of the longest piece where pieces differ.
+  int64_t count = 0;
+  std::span<const Piece> give;
+  std::span<const Piece> take;
+};
+
+/// The part of a call that all ranks must agree on, packed without loss into one word.
+uint64_t signature(const Collective& call);
+
+/// A signature in words: "all_reduce sum float32[1024]", "broadcast int64[3] from rank 2".
+std::string describe(uint64_t signature);
+
+std::string to_string(CollectiveKind kind);
+std::string to_string(ReduceOp op);
+/// The dtype as users write it: float32, bfloat16, int64, bool.
+std::string dtype_name(c10::ScalarType dtype);
+
+}  // namespace trireme::comm

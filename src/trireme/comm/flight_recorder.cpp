@@ -1,0 +1,147 @@
+#include "trireme/comm/flight_recorder.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "trireme/comm/collective.h"
+#include "trireme/core/error.h"
+#include "trireme/core/log.h"
+
+namespace trireme::comm {
+namespace {
+
+int64_t now_ns() {
+  return std::chrono::steady_clock::now().time_since_epoch().count();
+}
+
+constexpr std::array kKindNames = {"collective", "send", "receive"};
+constexpr std::array kStateNames = {"empty", "started", "done", "failed"};
+
+nlohmann::json to_json(const FlightEntry& entry, uint64_t ticket) {
+  nlohmann::json out = {
+      {"ticket", ticket},
+      {"kind", kKindNames[static_cast<size_t>(entry.kind)]},
+      {"state", kStateNames[static_cast<size_t>(entry.state.load())]},
+      {"group", entry.group},
+      {"sequence", entry.sequence},
+      {"started_ns", entry.started_ns},
+      {"ended_ns", entry.ended_ns.load()}};
+  if (entry.kind == FlightKind::Collective) {
+    out["call"] = describe(entry.what);
+  } else {
+    out["bytes"] = entry.what;
+    out["peer"] = entry.peer;
+    out["tag"] = entry.tag;
+  }
+  return out;
+}
+
+// A folder that only this user can write to; somebody else's is refused.
+void make_private_folder(const std::filesystem::path& folder) {
+  std::filesystem::create_directories(folder.parent_path());
+  if (mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST)
+    throw InvalidArgument(text("cannot make ", folder.string(), ": ", errno_text(errno)));
+  struct stat status {};
+  if (lstat(folder.c_str(), &status) != 0 || !S_ISDIR(status.st_mode) ||
+      status.st_uid != geteuid())
+    throw InvalidArgument(text(folder.string(), " is not a folder of this user"));
+}
+
+}  // namespace
+
+std::string flight_folder(const std::string& job) {
+  if (const char* set = std::getenv("TRIREME_FLIGHT_DIR"))
+    return set;
+  const char* temporary = std::getenv("TMPDIR");
+  return text(
+      temporary && *temporary ? temporary : "/tmp",
+      "/trireme-flight-",
+      geteuid(),
+      "/",
+      job);
+}
+
+FlightRecorder::FlightRecorder(
+    std::byte* rings, int rank, int size, std::string folder, std::shared_ptr<void> keep)
+    : rings_(rings),
+      rank_(rank),
+      size_(size),
+      folder_(std::move(folder)),
+      keep_(std::move(keep)) {}
+
+FlightEntry* FlightRecorder::ring(int rank) const {
+  return reinterpret_cast<FlightEntry*>(
+      rings_ + kFlightRingBytes * static_cast<size_t>(rank));
+}
+
+FlightRecorder::Record FlightRecorder::begin(const Call& call) {
+  const uint64_t ticket = next_.fetch_add(1, std::memory_order_relaxed) + 1;
+  FlightEntry& entry = ring(rank_)[ticket % kFlightEntries];
+  entry.ticket.store(0, std::memory_order_relaxed);
+  entry.what = call.what;
+  entry.started_ns = now_ns();
+  entry.ended_ns.store(0, std::memory_order_relaxed);
+  entry.group = call.group;
+  entry.sequence = call.sequence;
+  entry.peer = call.peer;
+  entry.tag = call.tag;
+  entry.kind = call.kind;
+  entry.state.store(FlightState::Started, std::memory_order_relaxed);
+  entry.ticket.store(ticket, std::memory_order_release);
+  return Record(&entry);
+}
+
+void FlightRecorder::Record::end(FlightState state) {
+  if (entry_ == nullptr)
+    return;
+  entry_->ended_ns.store(now_ns(), std::memory_order_relaxed);
+  entry_->state.store(state, std::memory_order_release);
+  entry_ = nullptr;
+}
+
+void FlightRecorder::dump(int rank, const std::string& reason) const noexcept try {
+  if (folder_.empty())
+    return;
+  const std::filesystem::path folder(folder_);
+  make_private_folder(folder);
+  nlohmann::json calls = nlohmann::json::array();
+  std::vector<std::pair<uint64_t, const FlightEntry*>> order;
+  for (size_t i = 0; i < kFlightEntries; ++i)
+    if (const uint64_t ticket = ring(rank)[i].ticket.load(std::memory_order_acquire))
+      order.emplace_back(ticket, &ring(rank)[i]);
+  std::sort(order.begin(), order.end());
+  for (const auto& [ticket, entry] : order)
+    calls.push_back(to_json(*entry, ticket));
+  const nlohmann::json record = {
+      {"format", "trireme flight 1"},
+      {"rank", rank},
+      {"size", size_},
+      {"written_by", rank_},
+      {"reason", reason},
+      {"calls", calls}};
+  const auto file = folder / text("rank_", rank, ".json");
+  const auto partial = folder / text(".rank_", rank, "_by_", rank_, "_", getpid());
+  {
+    std::ofstream out(partial);
+    out << record.dump(1, ' ', true, nlohmann::json::error_handler_t::replace) << '\n';
+    if (!out.flush())
+      throw InvalidArgument(text("cannot write ", partial.string()));
+  }
+  std::filesystem::rename(partial, file);
+  TRIREME_LOG(warn, "comm") << "flight record of rank " << rank << " is in "
+                            << file.string() << "; read it with: trireme doctor --flight "
+                            << folder_;
+} catch (const std::exception& error) {
+  TRIREME_LOG(warn, "comm") << "no flight record of rank " << rank << ": "
+                            << error.what();
+}
+
+}  // namespace trireme::comm

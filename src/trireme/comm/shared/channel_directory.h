@@ -1,0 +1,72 @@
+// How a receiver finds the ring that a sender has made: every rank publishes a list of its
+// sending ends, which only it extends and everybody reads.
+#pragma once
+#include <atomic>
+#include <cstdint>
+#include <mutex>
+
+#include "trireme/comm/shared/world.h"
+
+namespace trireme::comm {
+
+/// Names a channel within a world: a directed edge of a group, with a tag.
+struct ChannelKey {
+  uint32_t group = 0;
+  int32_t from = 0;
+  int32_t to = 0;
+  int32_t tag = 0;
+  bool operator==(const ChannelKey&) const = default;
+};
+
+/// The state of a channel, in the sender's list. The memory of a list is never freed, so a
+/// receiver can look here before it dares to touch the ring.
+enum class ChannelState : uint32_t {
+  Closed,     // no ring
+  Open,       // a ring that nobody receives from yet
+  Connected,  // a ring with a receiver
+  Abandoned,  // a ring whose receiver was closed; another may come
+};
+
+/// A part of a rank's list. Full pages link to the next.
+struct ChannelPage {
+  static constexpr uint32_t kEntries = 62;
+  struct Entry {
+    ChannelKey key;  // written once
+    std::atomic<uint64_t> ring{0};
+    std::atomic<ChannelState> state{ChannelState::Closed};
+  };
+  std::atomic<uint64_t> next{0};
+  Entry entries[kEntries];
+};
+
+/// This rank's list, and a view of the others'.
+class ChannelDirectory {
+ public:
+  using Entry = ChannelPage::Entry;
+  explicit ChannelDirectory(World& world) : world_(world) {}
+
+  /// Publishes a ring; InvalidArgument if the same channel still has one.
+  Entry& publish(const ChannelKey& key, uint64_t ring);
+  /// Takes the ring off the list, unless a receiver holds it: then false.
+  static bool close(Entry& entry);
+
+  /// The channel of sender `from` (a world rank), null if it was never opened.
+  Entry* find(int from, const ChannelKey& key) const;
+  /// Becomes the receiver of an open ring; false if there is none. InvalidArgument if
+  /// another receiver holds it.
+  static bool connect(Entry& entry);
+  static void abandon(Entry& entry);
+
+  /// Rises whenever `sender` publishes a ring.
+  Flag& changes(int sender) const { return world_.control().slot(sender).channels; }
+
+ private:
+  Entry& append(const ChannelKey& key);
+
+  World& world_;
+  std::mutex mutex_;
+  ChannelPage* last_ = nullptr;
+  uint32_t count_ = 0;
+};
+
+}  // namespace trireme::comm

@@ -1,0 +1,157 @@
+#include "trireme/comm/shared/group_steps.h"
+
+#include <cstring>
+#include <map>
+#include <new>
+
+#include "trireme/core/error.h"
+
+namespace trireme::comm {
+
+uint64_t make_group_control(SharedMemory& memory, int size) {
+  const uint64_t offset = memory.allocate(GroupControl::bytes(size));
+  auto* control = new (memory.at(offset)) GroupControl;
+  for (int rank = 0; rank < size; ++rank) {
+    new (&control->slot(0, rank, size)) CallSlot;
+    new (&control->slot(1, rank, size)) CallSlot;
+    new (&control->staging(rank, size)) std::atomic<uint64_t>(0);
+  }
+  return offset;
+}
+
+GroupSteps::GroupSteps(
+    std::shared_ptr<World> world,
+    uint64_t control,
+    std::vector<int> members,
+    int rank,
+    const Deadline& deadline)
+    : world_(std::move(world)),
+      control_offset_(control),
+      control_(world_->memory().as<GroupControl>(control)),
+      members_(std::move(members)),
+      rank_(rank),
+      half_bytes_(world_->place().staging_bytes / 2),
+      deadline_(&deadline) {
+  staging_offset_ = memory().allocate(2 * half_bytes_);
+  control_->staging(rank_, size()).store(staging_offset_, std::memory_order_relaxed);
+  try {
+    meet();
+  } catch (...) {
+    memory().release(staging_offset_);
+    throw;
+  }
+  for (int peer = 0; peer < size(); ++peer)
+    stagings_.push_back(
+        memory().at(control_->staging(peer, size()).load(std::memory_order_relaxed)));
+}
+
+GroupSteps::~GroupSteps() {
+  // A slower member may still be reading our staging: it goes when all have departed, and
+  // the control block when all have seen that.
+  control_->departed.fetch_add(1, std::memory_order_acq_rel);
+  const auto all = static_cast<uint32_t>(size());
+  world_->retire([memory = &world_->memory(),
+                  control = control_,
+                  control_offset = control_offset_,
+                  staging = staging_offset_,
+                  leader = rank_ == 0,
+                  all,
+                  freed = false]() mutable {
+    if (control->departed.load(std::memory_order_acquire) != all)
+      return false;
+    if (!freed) {
+      memory->release(staging);
+      freed = true;
+      control->reclaimed.fetch_add(1, std::memory_order_acq_rel);
+    }
+    if (!leader)
+      return true;
+    if (control->reclaimed.load(std::memory_order_acquire) != all)
+      return false;
+    memory->release(control_offset);
+    return true;
+  });
+}
+
+void GroupSteps::begin(const Collective& call, const Deadline& deadline) {
+  world_->check();
+  signature_ = signature(call);
+  deadline_ = &deadline;
+}
+
+void GroupSteps::enter(std::span<const std::byte> payload) {
+  entered_ = step_ + 1;
+  CallSlot& mine = slot_of(entered_, rank_);
+  mine.signature = signature_;
+  if (!payload.empty())
+    std::memcpy(mine.payload, payload.data(), payload.size());
+  meet();
+  for (int peer = 0; peer < size(); ++peer)
+    if (slot_of(entered_, peer).signature != signature_) [[unlikely]]
+      compare_calls();
+}
+
+void GroupSteps::meet() {
+  const uint32_t step = ++step_;
+  slot_of(step, rank_).arrived.store(step, std::memory_order_relaxed);
+  const uint32_t everybody = step * static_cast<uint32_t>(size());
+  if (control_->arrivals.fetch_add(1, std::memory_order_acq_rel) + 1 == everybody) {
+    control_->step.post(step);
+    return;
+  }
+  const WorldGuard guard(*world_, members_);
+  if (!wait_until(control_->step, step, world_->policy(), guard, *deadline_))
+    time_out();
+}
+
+size_t GroupSteps::stage(size_t bytes) {
+  constexpr size_t kLine = 128;
+  TRIREME_ASSERT(bytes <= half_bytes_);
+  const uint32_t half = (step_ + 1) & 1;
+  // Walking through the half, rather than starting over, keeps us off the lines that the
+  // peers have just read: those would have to be fetched back from their caches.
+  if (used_[half] + bytes > half_bytes_)
+    used_[half] = 0;
+  const size_t place = half * half_bytes_ + used_[half];
+  used_[half] += (bytes + kLine - 1) / kLine * kLine;
+  return place;
+}
+
+void GroupSteps::time_out() {
+  std::vector<int> missing;
+  for (int peer = 0; peer < size(); ++peer)
+    if (slot_of(step_, peer).arrived.load(std::memory_order_relaxed) != step_)
+      missing.push_back(members_[static_cast<size_t>(peer)]);
+  const std::string what = signature_ == 0 && entered_ == 0 ? "the start" : describe(signature_);
+  world_->time_out(text(
+      "[comm] expected ",
+      size(),
+      " ranks at ",
+      what,
+      " (step ",
+      step_,
+      " of the group) within ",
+      deadline_->allowed().count(),
+      " ms, but ",
+      missing.empty() ? "no rank" : rank_list(missing),
+      missing.empty() ? " was missing any more" : " did not come",
+      "; look at those ranks, or allow more time (TRIREME_TIMEOUT)"));
+}
+
+void GroupSteps::compare_calls() {
+  std::map<uint64_t, std::vector<int>> callers;
+  for (int peer = 0; peer < size(); ++peer)
+    callers[slot_of(entered_, peer).signature].push_back(
+        members_[static_cast<size_t>(peer)]);
+  std::string calls;
+  for (const auto& [call, ranks] : callers)
+    calls += text(
+        calls.empty() ? "" : "; ", rank_list(ranks), " called ", describe(call));
+  // The ranks may have staged different amounts: begin again at the same place.
+  used_[0] = used_[1] = 0;
+  throw InvalidArgument(
+      "[comm] expected the same call with the same dtype and count on every rank, got: " +
+      calls);
+}
+
+}  // namespace trireme::comm

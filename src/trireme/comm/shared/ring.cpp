@@ -1,0 +1,211 @@
+#include "trireme/comm/shared/ring.h"
+
+#include <new>
+
+#include "trireme/core/error.h"
+
+namespace trireme::comm {
+namespace {
+
+FlightRecorder::Call flight_call(
+    const PortPlace& place, FlightKind kind, uint64_t bytes, uint32_t sequence) {
+  return {
+      .kind = kind,
+      .what = bytes,
+      .group = place.key.group,
+      .sequence = sequence,
+      .peer = place.peer,
+      .tag = place.key.tag};
+}
+
+uint32_t checked_slots(const ChannelOptions& options) {
+  constexpr int kMost = 1 << 20;
+  if (options.capacity_messages < 1 || options.capacity_messages > kMost)
+    throw InvalidArgument(text(
+        "[comm] expected capacity_messages from 1 to ",
+        kMost,
+        ", got ",
+        options.capacity_messages));
+  return static_cast<uint32_t>(options.capacity_messages);
+}
+
+}  // namespace
+
+// ---- sender --------------------------------------------------------------------------------
+
+RingSender::RingSender(PortPlace place, const ChannelOptions& options)
+    : place_(std::move(place)), peers_{place_.peer}, options_(options) {
+  const uint32_t slots = checked_slots(options);
+  SharedMemory& memory = world().memory();
+  ring_offset_ = memory.allocate(RingControl::bytes(slots));
+  ring_ = new (memory.at(ring_offset_)) RingControl;
+  ring_->slots = slots;
+  for (uint32_t i = 0; i < slots; ++i)
+    new (&ring_->slot(i)) RingControl::Slot;
+  try {
+    entry_ = &place_.directory->publish(place_.key, ring_offset_);
+  } catch (...) {
+    memory.release(ring_offset_);
+    throw;
+  }
+}
+
+RingSender::~RingSender() = default;
+
+void RingSender::retire() {
+  world().retire([memory = &world().memory(),
+                  ring = ring_,
+                  offset = ring_offset_,
+                  entry = entry_,
+                  sent = sent_,
+                  release = release_all()] {
+    if (ring->freed.value.load(std::memory_order_acquire) != sent ||
+        !ChannelDirectory::close(*entry))
+      return false;
+    release();
+    memory->release(offset);
+    return true;
+  });
+}
+
+bool RingSender::slot_free() const {
+  return sent_ - ring_->taken.value.load(std::memory_order_acquire) < ring_->slots;
+}
+
+bool RingSender::try_put(const Message& message, const MessageLayout& layout) {
+  uint64_t payload = 0;
+  if (!slot_free() || !store(message, layout, payload))
+    return false;
+  auto record = world().recorder().begin(
+      flight_call(place_, FlightKind::Send, layout.total_bytes, sent_ + 1));
+  ring_->slot(sent_) = {payload, layout.total_bytes};
+  ring_->sent.post(++sent_);
+  record.done();
+  return true;
+}
+
+bool RingSender::try_send(const Message& message) {
+  std::lock_guard lock(mutex_);
+  world().check();
+  return try_put(message, measure(message));
+}
+
+void RingSender::send(const Message& message, const Deadline& deadline) {
+  std::lock_guard lock(mutex_);
+  world().check();
+  const MessageLayout layout = measure(message);
+  const WorldGuard guard(world(), peers_);
+  for (;;) {
+    const uint32_t freed = ring_->freed.value.load(std::memory_order_acquire);
+    const uint32_t taken = ring_->taken.value.load(std::memory_order_acquire);
+    if (try_put(message, layout))
+      return;
+    // Full: of messages, or of bytes that the receiver still holds.
+    const bool no_slot = !slot_free();
+    Flag& flag = no_slot ? ring_->taken : ring_->freed;
+    const uint32_t target = (no_slot ? taken : freed) + 1;
+    if (!wait_until(flag, target, world().policy(), guard, deadline))
+      time_out(deadline, layout.total_bytes);
+  }
+}
+
+void RingSender::time_out(const Deadline& deadline, size_t bytes) const {
+  auto record = world().recorder().begin(
+      flight_call(place_, FlightKind::Send, bytes, sent_ + 1));  // ends as failed
+  const uint32_t waiting = sent_ - ring_->taken.value.load(std::memory_order_acquire);
+  throw TimeoutError(text(
+      "[comm] expected room for ",
+      bytes,
+      " bytes in the channel to rank ",
+      place_.peer,
+      " (tag ",
+      place_.key.tag,
+      ") within ",
+      deadline.allowed().count(),
+      " ms, but it is full: ",
+      waiting,
+      " of ",
+      ring_->slots,
+      " messages wait to be received, and ",
+      bytes_out(),
+      " of ",
+      options_.capacity_bytes,
+      " bytes are not given back; receive more, drop received tensors, or raise "
+      "ChannelOptions"));
+}
+
+// ---- receiver ------------------------------------------------------------------------------
+
+RingReceiver::RingReceiver(PortPlace place)
+    : place_(std::move(place)), peers_{place_.peer} {}
+
+RingReceiver::~RingReceiver() {
+  if (ring_ != nullptr)
+    ChannelDirectory::abandon(*entry_);
+}
+
+bool RingReceiver::connect() {
+  if (ring_ != nullptr)
+    return true;
+  if (entry_ == nullptr)
+    entry_ = place_.directory->find(place_.peer, place_.key);
+  if (entry_ == nullptr || !ChannelDirectory::connect(*entry_))
+    return false;
+  ring_ = world().memory().as<RingControl>(entry_->ring.load(std::memory_order_acquire));
+  taken_ = ring_->taken.value.load(std::memory_order_relaxed);
+  return true;
+}
+
+Message RingReceiver::take() {
+  const RingControl::Slot slot = ring_->slot(taken_);
+  auto record = world().recorder().begin(
+      flight_call(place_, FlightKind::Receive, slot.bytes, taken_ + 1));
+  Message message = load(slot);
+  ring_->taken.post(++taken_);
+  record.done();
+  return message;
+}
+
+std::optional<Message> RingReceiver::try_receive() {
+  std::lock_guard lock(mutex_);
+  if (connect() && ring_->sent.reached(taken_ + 1))
+    return take();
+  world().check();
+  return std::nullopt;
+}
+
+Message RingReceiver::receive(const Deadline& deadline) {
+  std::lock_guard lock(mutex_);
+  world().check();
+  const WorldGuard guard(world(), peers_);
+  Flag& changes = place_.directory->changes(place_.peer);
+  for (;;) {
+    const uint32_t seen = changes.value.load(std::memory_order_acquire);
+    if (connect())
+      break;
+    if (!wait_until(changes, seen + 1, world().policy(), guard, deadline))
+      time_out(deadline);
+  }
+  if (!wait_until(ring_->sent, taken_ + 1, world().policy(), guard, deadline))
+    time_out(deadline);
+  return take();
+}
+
+void RingReceiver::time_out(const Deadline& deadline) const {
+  auto record = world().recorder().begin(
+      flight_call(place_, FlightKind::Receive, 0, taken_ + 1));  // ends as failed
+  throw TimeoutError(text(
+      "[comm] expected message ",
+      taken_ + 1,
+      " from rank ",
+      place_.peer,
+      " (tag ",
+      place_.key.tag,
+      ") within ",
+      deadline.allowed().count(),
+      " ms, but ",
+      ring_ == nullptr ? "that rank has not opened the channel" : "it did not come",
+      "; look at that rank, or allow more time"));
+}
+
+}  // namespace trireme::comm

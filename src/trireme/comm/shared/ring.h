@@ -1,0 +1,112 @@
+// The ring behind a channel: one sender, one receiver, no locks between them. What a slot
+// names differs: a block in a segment (block_ports.h) or a message by reference
+// (reference_ports.h).
+#pragma once
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "trireme/comm/engine.h"
+#include "trireme/comm/shared/channel_directory.h"
+#include "trireme/comm/shared/world.h"
+
+namespace trireme::comm {
+
+/// What sender and receiver share of a channel. The sender owns the memory.
+struct RingControl {
+  /// Messages sent, and messages taken out, counted from the start.
+  Flag sent;
+  Flag taken;
+  /// Messages whose memory the receiver has given back, in whatever order.
+  Flag freed;
+  uint32_t slots = 0;
+
+  struct Slot {
+    uint64_t payload = 0;
+    uint64_t bytes = 0;
+  };
+  Slot& slot(uint32_t message) {
+    return reinterpret_cast<Slot*>(this + 1)[message % slots];
+  }
+  static size_t bytes(uint32_t slots) {
+    return sizeof(RingControl) + slots * sizeof(Slot);
+  }
+};
+
+/// Which end of which channel of which world.
+struct PortPlace {
+  std::shared_ptr<World> world;
+  std::shared_ptr<ChannelDirectory> directory;
+  ChannelKey key;
+  /// The rank at the other end, counted in the world.
+  int peer = 0;
+};
+
+/// The sending end, but for how a message is stored.
+class RingSender : public SendPort {
+ public:
+  RingSender(PortPlace place, const ChannelOptions& options);
+  ~RingSender() override;
+  void send(const Message& message, const Deadline& deadline) override;
+  bool try_send(const Message& message) override;
+
+ protected:
+  World& world() const { return *place_.world; }
+  RingControl& ring() const { return *ring_; }
+  const ChannelOptions& options() const { return options_; }
+
+  /// Stores a message and says where; false if that would exceed the credit in bytes.
+  virtual bool store(
+      const Message& message, const MessageLayout& layout, uint64_t& payload) = 0;
+  /// Bytes that the receiver has not given back, for messages.
+  virtual size_t bytes_out() const = 0;
+  /// What frees the memory of all messages once the receiver has given everything back.
+  virtual std::function<void()> release_all() = 0;
+  /// To be called by the destructor of each derived class: the ring stays until everything
+  /// that was sent is received and given back.
+  void retire();
+
+ private:
+  bool slot_free() const;
+  bool try_put(const Message& message, const MessageLayout& layout);
+  [[noreturn]] void time_out(const Deadline& deadline, size_t bytes) const;
+
+  PortPlace place_;
+  std::vector<int> peers_;
+  ChannelOptions options_;
+  uint64_t ring_offset_;
+  RingControl* ring_;
+  ChannelDirectory::Entry* entry_;
+  std::mutex mutex_;
+  uint32_t sent_ = 0;
+};
+
+/// The receiving end, but for how a message is loaded.
+class RingReceiver : public ReceivePort {
+ public:
+  explicit RingReceiver(PortPlace place);
+  ~RingReceiver() override;
+  Message receive(const Deadline& deadline) override;
+  std::optional<Message> try_receive() override;
+
+ protected:
+  World& world() const { return *place_.world; }
+  RingControl& ring() const { return *ring_; }
+  virtual Message load(const RingControl::Slot& slot) = 0;
+
+ private:
+  bool connect();
+  Message take();
+  [[noreturn]] void time_out(const Deadline& deadline) const;
+
+  PortPlace place_;
+  std::vector<int> peers_;
+  ChannelDirectory::Entry* entry_ = nullptr;
+  RingControl* ring_ = nullptr;
+  std::mutex mutex_;
+  uint32_t taken_ = 0;
+};
+
+}  // namespace trireme::comm

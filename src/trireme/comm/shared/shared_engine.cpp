@@ -1,0 +1,176 @@
+#include "trireme/comm/shared/shared_engine.h"
+
+#include <ATen/Functions.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "trireme/comm/shared/algorithms.h"
+#include "trireme/comm/shared/block_ports.h"
+#include "trireme/comm/shared/reference_ports.h"
+#include "trireme/core/error.h"
+
+namespace trireme::comm {
+namespace {
+
+// Mixes a group's id from its parent's, the number of the split and the colour: all members
+// compute the same, and different groups almost surely different ones.
+uint32_t child_id(uint32_t parent, uint32_t split, int color) {
+  uint64_t x = (uint64_t{parent} << 32 | split) * 0x9e3779b97f4a7c15ULL;
+  x ^= static_cast<uint64_t>(color) + 0x7f4a7c15ULL + (x >> 29);
+  x *= 0xbf58476d1ce4e5b9ULL;
+  return static_cast<uint32_t>(x >> 32);
+}
+
+}  // namespace
+
+uint64_t make_world(SharedMemory& memory, int size) {
+  const uint64_t offset = memory.allocate(WorldControl::bytes(size));
+  WorldControl* control = make_world_control(memory.at(offset), size);
+  control->root_group.store(make_group_control(memory, size), std::memory_order_release);
+  return offset;
+}
+
+SharedEngine::SharedEngine(
+    std::shared_ptr<World> world,
+    std::shared_ptr<ChannelDirectory> directory,
+    Seat seat,
+    const Deadline& deadline)
+    : world_(world),
+      directory_(std::move(directory)),
+      id_(seat.id),
+      steps_(std::move(world), seat.control, std::move(seat.members), seat.rank, deadline) {
+}
+
+std::shared_ptr<SharedEngine> SharedEngine::root(
+    WorldPlace place, const Deadline& deadline) {
+  auto world = std::make_shared<World>(std::move(place));
+  Seat seat{
+      .control = world->control().root_group.load(std::memory_order_acquire),
+      .members = std::vector<int>(static_cast<size_t>(world->size())),
+      .rank = world->rank()};
+  std::iota(seat.members.begin(), seat.members.end(), 0);
+  auto directory = std::make_shared<ChannelDirectory>(*world);
+  return std::shared_ptr<SharedEngine>(
+      new SharedEngine(world, std::move(directory), std::move(seat), deadline));
+}
+
+void SharedEngine::run(const Collective& call, const Deadline& deadline) {
+  auto record = world_->recorder().begin(
+      {.what = signature(call), .group = id_, .sequence = ++calls_});
+  steps_.begin(call, deadline);
+  switch (call.kind) {
+    case CollectiveKind::Barrier:
+      steps_.enter();
+      break;
+    case CollectiveKind::AllReduce:
+    case CollectiveKind::Reduce:
+    case CollectiveKind::ReduceScatter:
+      run_reduction(steps_, call);
+      break;
+    default:
+      run_move(steps_, call);
+  }
+  record.done();
+}
+
+// One word of every rank, in rank order.
+std::vector<int64_t> SharedEngine::gather_words(int64_t word, const Deadline& deadline) {
+  std::vector<int64_t> words(static_cast<size_t>(size()));
+  std::vector<Piece> take;
+  for (int64_t& place : words)
+    take.push_back({reinterpret_cast<std::byte*>(&place), sizeof place});
+  const Piece give{reinterpret_cast<std::byte*>(&word), sizeof word};
+  run({.kind = CollectiveKind::AllGather,
+       .dtype = c10::ScalarType::Long,
+       .count = 1,
+       .give = {&give, 1},
+       .take = take},
+      deadline);
+  return words;
+}
+
+std::shared_ptr<Engine> SharedEngine::split(
+    int color, int key, const Deadline& deadline) {
+  world_->reclaim();
+  const auto colors = gather_words(color, deadline);
+  const auto keys = gather_words(key, deadline);
+  Seat seat{.id = child_id(id_, ++splits_, color)};
+  std::vector<int> ranks;  // of this group, in the order of the new one
+  for (int peer = 0; peer < size(); ++peer)
+    if (colors[static_cast<size_t>(peer)] == color)
+      ranks.push_back(peer);
+  std::stable_sort(ranks.begin(), ranks.end(), [&keys](int a, int b) {
+    return keys[static_cast<size_t>(a)] < keys[static_cast<size_t>(b)];
+  });
+  for (const int peer : ranks)
+    seat.members.push_back(members()[static_cast<size_t>(peer)]);
+  seat.rank = static_cast<int>(
+      std::find(ranks.begin(), ranks.end(), rank()) - ranks.begin());
+  const bool leads = color >= 0 && seat.rank == 0;
+  const uint64_t mine =
+      leads ? make_group_control(world_->memory(), static_cast<int>(ranks.size())) : 0;
+  const auto controls = gather_words(static_cast<int64_t>(mine), deadline);
+  if (color < 0)
+    return nullptr;
+  seat.control = static_cast<uint64_t>(controls[static_cast<size_t>(ranks[0])]);
+  return std::shared_ptr<SharedEngine>(
+      new SharedEngine(world_, directory_, std::move(seat), deadline));
+}
+
+PortPlace SharedEngine::port_place(int from, int to, int peer, int tag) const {
+  return {
+      .world = world_,
+      .directory = directory_,
+      .key = {.group = id_, .from = from, .to = to, .tag = tag},
+      .peer = members()[static_cast<size_t>(peer)]};
+}
+
+std::unique_ptr<SendPort> SharedEngine::open_send(
+    int to, int tag, const ChannelOptions& options) {
+  PortPlace place = port_place(rank(), to, to, tag);
+  // Where all memory is shared, a message needs no copy.
+  if (world_->memory().contains(this, sizeof *this))
+    return std::make_unique<ReferenceSender>(std::move(place), options);
+  return std::make_unique<BlockSender>(std::move(place), options);
+}
+
+std::unique_ptr<ReceivePort> SharedEngine::open_receive(int from, int tag) {
+  PortPlace place = port_place(from, rank(), from, tag);
+  if (world_->memory().contains(this, sizeof *this))
+    return std::make_unique<ReferenceReceiver>(std::move(place));
+  return std::make_unique<BlockReceiver>(std::move(place));
+}
+
+at::Tensor SharedEngine::allocate(
+    at::IntArrayRef sizes, const at::TensorOptions& options) {
+  size_t bytes = options.dtype().itemsize();
+  for (const int64_t extent : sizes)
+    if (extent < 0 ||
+        __builtin_mul_overflow(bytes, static_cast<size_t>(extent), &bytes))
+      throw InvalidArgument(text(
+          "[comm] expected sizes that fit into memory, got ", sizes));
+  auto memory = world_->place().memory;
+  const uint64_t offset = memory->allocate(bytes);
+  return at::from_blob(
+      memory->at(offset),
+      sizes,
+      [memory, offset](void*) { memory->release(offset); },
+      options);
+}
+
+void SharedEngine::abort(const std::string& why) noexcept {
+  world_->stop(world_->rank(), why);
+}
+
+std::shared_ptr<Engine> SharedEngine::renew(const Deadline& deadline) {
+  if (id_ != 0)
+    throw NotSupported(
+        "[comm] expected the world's own group to be renewed, got one made by split(); "
+        "renew that one, and split it again");
+  WorldPlace place = world_->place();
+  place.control = world_->renew(deadline);
+  return root(std::move(place), deadline);
+}
+
+}  // namespace trireme::comm

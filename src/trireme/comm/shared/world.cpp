@@ -1,0 +1,188 @@
+#include "trireme/comm/shared/world.h"
+
+#include <unistd.h>
+
+#include <cstring>
+#include <new>
+
+#include "trireme/core/error.h"
+#include "trireme/core/log.h"
+
+namespace trireme::comm {
+namespace {
+
+constexpr std::chrono::milliseconds kWatchInterval{10};
+
+}  // namespace
+
+WorldControl* make_world_control(std::byte* place, int size) {
+  auto* control = new (place) WorldControl;
+  for (int rank = 0; rank < size; ++rank)
+    new (&control->slot(rank)) RankSlot;
+  return control;
+}
+
+World::World(WorldPlace place)
+    : place_(std::move(place)),
+      control_(place_.memory->as<WorldControl>(place_.control)),
+      exceptions_at_start_(std::uncaught_exceptions()) {
+  RankSlot& slot = control_->slot(rank());
+  slot.pid = getpid();
+  slot.state.store(RankSlot::Present, std::memory_order_release);
+}
+
+World::~World() {
+  if (std::uncaught_exceptions() > exceptions_at_start_)
+    stop(rank(), text("[comm] rank ", rank(), " left its world by an exception"));
+  control_->slot(rank()).state.store(RankSlot::Left, std::memory_order_release);
+  // What others may still be using goes with the memory itself.
+  if (!retired_.empty())
+    memory().keep(std::make_shared<decltype(retired_)>(std::move(retired_)));
+}
+
+void World::stop(int origin, const std::string& reason, bool timed_out) const noexcept {
+  uint32_t running = WorldControl::Running;
+  if (!control_->failed.compare_exchange_strong(running, WorldControl::BeingWritten))
+    return;
+  control_->origin = origin;
+  control_->timed_out = timed_out ? 1 : 0;
+  std::strncpy(control_->reason, reason.c_str(), sizeof control_->reason - 1);
+  control_->failed.store(WorldControl::Stopped, std::memory_order_release);
+}
+
+void World::time_out(const std::string& reason) const {
+  stop(rank(), reason, true);
+  // Another rank may have been first with a better reason, also one being written now.
+  const Deadline patience = Deadline::after(std::chrono::milliseconds(100));
+  while (control_->failed.load(std::memory_order_acquire) != WorldControl::Stopped &&
+         !patience.expired())
+    usleep(100);
+  check();
+  throw TimeoutError(reason);
+}
+
+std::exception_ptr World::stopped() const {
+  dump_flight();
+  const std::string reason = control_->reason;
+  if (control_->timed_out != 0)
+    return std::make_exception_ptr(TimeoutError(reason));
+  return std::make_exception_ptr(PeerError(control_->origin, reason));
+}
+
+std::exception_ptr World::trouble(std::span<const int> members) const {
+  find_dead();
+  if (control_->failed.load(std::memory_order_acquire) == WorldControl::Stopped)
+    return stopped();
+  for (const int member : members)
+    if (control_->slot(member).state.load(std::memory_order_acquire) == RankSlot::Left)
+      return std::make_exception_ptr(PeerError(
+          member,
+          text(
+              "[comm] expected rank ",
+              member,
+              " to take part, but it has left the world; make every rank call the same "
+              "operations")));
+  return nullptr;
+}
+
+void World::find_dead() const {
+  if (!place_.watch)
+    return;
+  std::unique_lock lock(watch_mutex_, std::try_to_lock);
+  const auto now = Deadline::Clock::now();
+  if (!lock.owns_lock() || now < next_watch_)
+    return;
+  next_watch_ = now + kWatchInterval;
+  for (int peer = 0; peer < size(); ++peer) {
+    RankSlot& slot = control_->slot(peer);
+    // Asked before the state is read: a rank that leaves and ends in between is not dead.
+    if (peer == rank() || !place_.watch->is_dead(peer) ||
+        slot.state.load(std::memory_order_acquire) == RankSlot::Left)
+      continue;
+    stop(
+        peer,
+        text(
+            "[comm] expected rank ",
+            peer,
+            " to be alive, but its process (pid ",
+            slot.pid,
+            ") ended without leaving; see its own output, then restart or renew"));
+  }
+}
+
+void World::dump_flight() const {
+  if (dumped_.exchange(true))
+    return;
+  const std::string reason = control_->reason;
+  for (int peer = 0; peer < size(); ++peer)
+    if (peer == rank() || (place_.watch && place_.watch->is_dead(peer)))
+      recorder().dump(peer, reason);
+}
+
+void World::retire(std::function<bool()> try_free) {
+  if (try_free())
+    return;
+  std::lock_guard lock(retired_mutex_);
+  retired_.push_back(std::move(try_free));
+}
+
+void World::reclaim() {
+  std::lock_guard lock(retired_mutex_);
+  std::erase_if(retired_, [](const std::function<bool()>& try_free) { return try_free(); });
+}
+
+uint64_t World::renew(const Deadline& deadline) {
+  control_->slot(rank()).renewing.post(1);
+  std::vector<int> missing;
+  for (int peer = 0; peer < size(); ++peer) {
+    RankSlot& slot = control_->slot(peer);
+    while (!wait_slice(slot.renewing, 1, kGuardInterval) && !deadline.expired()) {
+      const bool left = slot.state.load(std::memory_order_acquire) == RankSlot::Left;
+      const bool gone = left || (place_.watch && place_.watch->is_dead(peer));
+      if (gone && !slot.renewing.reached(1))
+        throw PeerError(
+            peer,
+            text(
+                "[comm] expected all ",
+                size(),
+                " ranks to renew the group, but rank ",
+                peer,
+                left ? " has left" : " is dead",
+                "; start the job again, or go on with a group of the others"));
+    }
+    if (!slot.renewing.reached(1))
+      missing.push_back(peer);
+  }
+  if (!missing.empty())
+    throw TimeoutError(text(
+        "[comm] expected all ",
+        size(),
+        " ranks to renew the group within ",
+        deadline.allowed().count(),
+        " ms, but ",
+        rank_list(missing),
+        " did not come"));
+  stop(rank(), "[comm] expected the renewed group, got the old one; use what renew() gave");
+  if (rank() == 0) {
+    const uint64_t next = memory().allocate(WorldControl::bytes(size()));
+    make_world_control(memory().at(next), size());
+    control_->next_control.store(next, std::memory_order_relaxed);
+    control_->next_ready.post(1);
+  }
+  while (!wait_slice(control_->next_ready, 1, kGuardInterval))
+    if (deadline.expired())
+      throw TimeoutError("[comm] expected rank 0 to make the next generation in time");
+  return control_->next_control.load(std::memory_order_relaxed);
+}
+
+std::string rank_list(std::span<const int> ranks) {
+  std::string out = ranks.size() == 1 ? "rank " : "ranks ";
+  for (size_t i = 0; i < ranks.size(); ++i) {
+    if (i > 0)
+      out += i + 1 == ranks.size() ? " and " : ", ";
+    out += std::to_string(ranks[i]);
+  }
+  return out;
+}
+
+}  // namespace trireme::comm

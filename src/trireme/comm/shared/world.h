@@ -1,0 +1,151 @@
+// What the ranks of one world share besides their data: who is there, who failed, and what
+// may be freed. One World object a rank and generation.
+#pragma once
+#include <atomic>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "trireme/comm/flight_recorder.h"
+#include "trireme/comm/shared/flag.h"
+#include "trireme/comm/shared/memory.h"
+#include "trireme/core/deadline.h"
+
+namespace trireme::comm {
+
+/// One rank's corner of the control block. Only that rank writes it.
+struct alignas(128) RankSlot {
+  enum State : uint32_t { Absent, Present, Left };
+  std::atomic<uint32_t> state{Absent};
+  int32_t pid = 0;
+  /// The list of channels that this rank sends on (channel_directory.h), and a counter of
+  /// its changes.
+  std::atomic<uint32_t> channel_count{0};
+  std::atomic<uint64_t> channel_page{0};
+  Flag channels;
+  /// Posted when the rank has stopped using this generation and waits for the next.
+  Flag renewing;
+};
+
+/// The control block of one generation of a world; the slots of its ranks follow it.
+struct alignas(128) WorldControl {
+  enum Failed : uint32_t { Running, BeingWritten, Stopped };
+  std::atomic<uint32_t> failed{Running};
+  int32_t origin = -1;
+  uint32_t timed_out = 0;
+  char reason[1012] = {};
+  /// Offset of the root group's control block.
+  std::atomic<uint64_t> root_group{0};
+  /// Posted by rank 0 when the next generation's control block stands at next_control.
+  Flag next_ready;
+  std::atomic<uint64_t> next_control{0};
+
+  RankSlot& slot(int rank) { return reinterpret_cast<RankSlot*>(this + 1)[rank]; }
+  static size_t bytes(int size) {
+    return sizeof(WorldControl) + sizeof(RankSlot) * static_cast<size_t>(size);
+  }
+};
+
+/// Builds an empty control block at `place`, which has WorldControl::bytes(size).
+WorldControl* make_world_control(std::byte* place, int size);
+
+/// Finds ranks whose process is gone. Ranks that are threads need none.
+class PeerWatch {
+ public:
+  virtual ~PeerWatch() = default;
+  virtual bool is_dead(int rank) = 0;
+};
+
+/// Everything a rank needs to take its place in a world.
+struct WorldPlace {
+  int rank = 0;
+  int size = 1;
+  std::shared_ptr<SharedMemory> memory;
+  uint64_t control = 0;
+  std::shared_ptr<PeerWatch> watch;
+  std::shared_ptr<FlightRecorder> recorder;
+  WaitPolicy policy;
+  std::string backend;
+  /// Staging that a group of this world takes a rank.
+  size_t staging_bytes = size_t{4} << 20;
+};
+
+/// A rank's hold on its world. Leaves when destroyed: cleanly, or, if an exception is on its
+/// way, by telling the others.
+class World {
+ public:
+  explicit World(WorldPlace place);
+  ~World();
+  World(const World&) = delete;
+  World& operator=(const World&) = delete;
+
+  int rank() const { return place_.rank; }
+  int size() const { return place_.size; }
+  const WorldPlace& place() const { return place_; }
+  SharedMemory& memory() const { return *place_.memory; }
+  FlightRecorder& recorder() const { return *place_.recorder; }
+  WorldControl& control() const { return *control_; }
+  const WaitPolicy& policy() const { return place_.policy; }
+
+  /// Null while all `members` can still answer; else what to throw.
+  std::exception_ptr trouble(std::span<const int> members) const;
+  /// Throws what the world was stopped by, if it was.
+  void check() const {
+    if (control_->failed.load(std::memory_order_acquire) == WorldControl::Stopped)
+      [[unlikely]]
+      std::rethrow_exception(stopped());
+  }
+
+  /// Stops the world; the first reason wins. Everybody throws PeerError, or TimeoutError if
+  /// `timed_out`.
+  void stop(int origin, const std::string& reason, bool timed_out = false) const noexcept;
+  /// Stops the world because a wait of ours ran out, and throws TimeoutError.
+  [[noreturn]] void time_out(const std::string& reason) const;
+
+  /// Keeps `try_free` until it returns true: for memory that a peer may still be reading.
+  /// It must not own the world or its memory: it may come to lie in that memory's care.
+  void retire(std::function<bool()> try_free);
+  /// Frees what can be freed by now.
+  void reclaim();
+
+  /// Meets all ranks and gives the control block of the next generation; PeerError names
+  /// who is gone, TimeoutError who did not come.
+  uint64_t renew(const Deadline& deadline);
+
+ private:
+  std::exception_ptr stopped() const;
+  void find_dead() const;
+  void dump_flight() const;
+
+  WorldPlace place_;
+  WorldControl* control_;
+  int exceptions_at_start_;
+  mutable std::mutex watch_mutex_;
+  mutable Deadline::Clock::time_point next_watch_{};
+  mutable std::atomic<bool> dumped_{false};
+  std::mutex retired_mutex_;
+  std::vector<std::function<bool()>> retired_;
+};
+
+/// A guard over some ranks of a world, for wait_until().
+class WorldGuard : public WaitGuard {
+ public:
+  WorldGuard(const World& world, std::span<const int> members)
+      : world_(world), members_(members) {}
+  std::exception_ptr trouble() const override { return world_.trouble(members_); }
+
+ private:
+  const World& world_;
+  std::span<const int> members_;
+};
+
+/// "rank 2", "ranks 1, 3 and 4".
+std::string rank_list(std::span<const int> ranks);
+
+}  // namespace trireme::comm

@@ -1,0 +1,68 @@
+// What the launcher said about this process: its rank, its world and where they meet.
+// Three launchers write it in three ways; the rest of Trireme sees one struct.
+#pragma once
+#include <chrono>
+#include <string>
+
+#include "trireme/core/environment.h"
+
+namespace trireme {
+
+/// Who started this process, as far as its variables tell.
+enum class Launcher { None, Torchrun, OpenMpi, Slurm };
+
+/// "none", "torchrun", "OpenMPI" or "Slurm". `trireme run` speaks as torchrun does.
+const char* to_string(Launcher launcher);
+
+/// The place of one process in its world. Ranks and sizes are consistent with each
+/// other when it comes from read_launch_env.
+struct LaunchEnv {
+  Launcher launcher = Launcher::None;
+  int rank = 0;
+  int world_size = 1;
+  int local_rank = 0;
+  int local_world_size = 1;
+  /// Empty only where several hosts were started by mpirun or srun without MASTER_ADDR;
+  /// the mpi backend needs none.
+  std::string master_addr = "127.0.0.1";
+  /// 0 where the launcher gave none and a run id does its work.
+  int master_port = 0;
+  /// What tells this job from others: torchrun's run id, the MPI namespace or
+  /// "job.step".
+  std::string run_id;
+  /// How often the launcher has started this job again.
+  int restart_count = 0;
+
+  /// Whether all ranks are on this host.
+  bool one_host() const { return local_world_size == world_size; }
+
+  /// Whether there is an address at which the ranks can meet over the network.
+  bool has_master() const { return !master_addr.empty() && master_port != 0; }
+};
+
+/// Reads the launcher's variables; InvalidArgument for what is missing or
+/// contradictory.
+///
+///     LaunchEnv place = read_launch_env(Environment::of_process());
+///     if (place.rank == 0) std::cout << place.world_size << " ranks\n";
+///
+/// The first of these that applies decides:
+/// 1. RANK or WORLD_SIZE is set: torchrun. Both are needed, and MASTER_PORT for more
+/// than
+///    one rank. MASTER_ADDR defaults to 127.0.0.1 when all ranks are on one host.
+///    LOCAL_RANK and LOCAL_WORLD_SIZE default to RANK and WORLD_SIZE only where
+///    MASTER_ADDR is not set or a loopback address, because only then it is sure that
+///    there is one host.
+/// 2. OMPI_COMM_WORLD_RANK or _SIZE is set: mpirun of OpenMPI. The namespace of the job
+/// tells
+///    it from others, so that MASTER_PORT is needed only where the namespace is
+///    missing.
+/// 3. SLURM_PROCID is set within a step of srun. The body of a batch script is no rank.
+/// 4. A world of one.
+LaunchEnv read_launch_env(const Environment& env);
+
+/// The default deadline of blocking calls: TRIREME_TIMEOUT in seconds (above 0, at most
+/// a day), else 5 minutes.
+std::chrono::milliseconds read_timeout(const Environment& env);
+
+}  // namespace trireme

@@ -1,0 +1,103 @@
+#include "trireme/core/machine.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cmath>
+#include <cstdlib>
+#include <iomanip>
+#include <sched.h>
+#include <sys/statvfs.h>
+#include <sys/utsname.h>
+#include <thread>
+#include <vector>
+
+#include "trireme/core/error.h"
+#include "trireme/core/escape.h"
+#include "trireme/core/proc_text.h"
+
+namespace trireme {
+namespace {
+
+std::string read_or_empty(const std::string& path) {
+  return read_text_file(path).value_or("");
+}
+
+int affinity_cores() {
+  // The kernel refuses a set smaller than its own, and machines with more than
+  // cpu_set_t's 1024 cores exist: so try larger ones.
+  for (std::size_t sets = 1; sets <= 64; sets *= 2) {
+    std::vector<cpu_set_t> cpus(sets);
+    const std::size_t bytes = sets * sizeof(cpu_set_t);
+    if (sched_getaffinity(0, bytes, cpus.data()) == 0) {
+      return CPU_COUNT_S(bytes, cpus.data());
+    }
+  }
+  return static_cast<int>(std::thread::hardware_concurrency());
+}
+
+std::string architecture() {
+  utsname names{};
+  return uname(&names) == 0 ? names.machine : "unknown processor";
+}
+
+}  // namespace
+
+int available_cores() {
+  int cores = affinity_cores();
+  const auto quota =
+      find_cpu_quota(read_or_empty("/proc/self/cgroup"), "/sys/fs/cgroup");
+  if (quota && *quota < cores) {
+    cores = static_cast<int>(std::floor(*quota));
+  }
+  return std::max(1, cores);
+}
+
+Machine describe_machine() {
+  Machine machine;
+  machine.cpu = parse_cpu_model(read_or_empty("/proc/cpuinfo"));
+  if (machine.cpu.empty()) {
+    machine.cpu = architecture();
+  }
+  machine.cores = available_cores();
+  machine.memory_bytes = parse_memory_total(read_or_empty("/proc/meminfo"));
+  return machine;
+}
+
+std::string to_string(const Machine& machine) {
+  std::ostringstream out;
+  out << machine.cpu << ", " << machine.cores
+      << (machine.cores == 1 ? " core, " : " cores, ");
+  if (machine.memory_bytes == 0) {
+    out << "unknown memory";
+  } else {
+    constexpr double kGiB = 1024.0 * 1024.0 * 1024.0;
+    out << std::fixed << std::setprecision(1)
+        << static_cast<double>(machine.memory_bytes) / kGiB << " GiB";
+  }
+  return out.str();
+}
+
+double load_average() {
+  double load = 0;
+  return getloadavg(&load, 1) == 1 ? load : 0;
+}
+
+SharedMemoryLimits shared_memory_limits(const std::string& path) {
+  struct statvfs room {};
+  if (statvfs(path.c_str(), &room) != 0) {
+    throw NotSupported(text(
+        "[core] wanted a file system at ",
+        in_quotes(path),
+        " for shared memory, got ",
+        errno_text(errno),
+        "; mount a tmpfs there, or run the ranks as threads"));
+  }
+  const std::uint64_t block = room.f_frsize;
+  return {.total_bytes = block * room.f_blocks, .free_bytes = block * room.f_bavail};
+}
+
+std::uint64_t process_start_time(pid_t pid) {
+  return pid > 0 ? parse_start_time(read_or_empty(text("/proc/", pid, "/stat"))) : 0;
+}
+
+}  // namespace trireme

@@ -1,0 +1,49 @@
+// What this machine has and what this process may use of it, read from Linux. Text is
+// parsed by pure functions, so that tests need no other machine.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <sys/types.h>
+
+namespace trireme {
+
+/// How many threads of this process can run at once: the cores that its affinity
+/// allows, or the whole cores of its cgroup's quota if that is less; at least 1.
+int available_cores();
+
+/// The machine as a benchmark or a bug report should name it.
+///
+///     std::cerr << to_string(describe_machine());  // AMD EPYC, 2 cores, 23.5 GiB
+struct Machine {
+  /// The model, as the kernel names it, or the architecture.
+  std::string cpu;
+  /// What available_cores() says.
+  int cores = 1;
+  /// The whole memory; 0 if unknown.
+  std::uint64_t memory_bytes = 0;
+};
+
+/// This machine.
+Machine describe_machine();
+
+/// One line: "AMD EPYC, 2 cores, 23.5 GiB".
+std::string to_string(const Machine& machine);
+
+/// How many processes wanted to run over the last minute; 0 if unknown.
+double load_average();
+
+/// The room for shared memory.
+struct SharedMemoryLimits {
+  std::uint64_t total_bytes = 0;
+  std::uint64_t free_bytes = 0;
+};
+
+/// The room in the file system at `path`; NotSupported when there is none.
+SharedMemoryLimits shared_memory_limits(const std::string& path = "/dev/shm");
+
+/// When process `pid` started, in the kernel's ticks since boot. A pid is used again,
+/// but not with the same start time, so both together name a process. 0 if there is no
+/// such process, or if it has ended and only its parent has not noticed (a zombie).
+std::uint64_t process_start_time(pid_t pid);
+
+}  // namespace trireme

@@ -1,0 +1,177 @@
+#include "trireme/core/proc_text.h"
+
+#include <algorithm>
+#include <charconv>
+#include <fstream>
+#include <sstream>
+#include <vector>
+
+namespace trireme {
+namespace {
+
+constexpr std::string_view kBlanks = " \t\n";
+
+std::vector<std::string_view> split(
+    std::string_view text, std::string_view separators) {
+  std::vector<std::string_view> parts;
+  while (true) {
+    const auto start = text.find_first_not_of(separators);
+    if (start == std::string_view::npos) {
+      return parts;
+    }
+    text.remove_prefix(start);
+    const auto end = std::min(text.find_first_of(separators), text.size());
+    parts.push_back(text.substr(0, end));
+    text.remove_prefix(end);
+  }
+}
+
+std::optional<std::uint64_t> to_number(std::string_view text) {
+  std::uint64_t number = 0;
+  const char* end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, number);
+  if (error != std::errc() || stop != end) {
+    return std::nullopt;
+  }
+  return number;
+}
+
+std::optional<double> quota_of(std::string_view quota, std::string_view period) {
+  const auto used = to_number(quota);
+  const auto of = to_number(period);
+  if (!used || !of || *used == 0 || *of == 0) {
+    return std::nullopt;
+  }
+  return static_cast<double>(*used) / static_cast<double>(*of);
+}
+
+void keep_least(std::optional<double>& least, std::optional<double> other) {
+  if (other && (!least || *other < *least)) {
+    least = other;
+  }
+}
+
+std::string_view first_word(std::string_view text) {
+  const auto words = split(text, kBlanks);
+  return words.empty() ? std::string_view() : words.front();
+}
+
+// The quota of one folder, in the files of either version.
+std::optional<double> quota_in(const std::filesystem::path& folder) {
+  if (const auto text = read_text_file(folder / "cpu.max")) {
+    return parse_cpu_max(*text);
+  }
+  const auto quota = read_text_file(folder / "cpu.cfs_quota_us");
+  const auto period = read_text_file(folder / "cpu.cfs_period_us");
+  if (!quota || !period) {
+    return std::nullopt;
+  }
+  return quota_of(first_word(*quota), first_word(*period));
+}
+
+}  // namespace
+
+std::optional<std::string> read_text_file(const std::filesystem::path& path) {
+  std::ifstream file(path);
+  std::ostringstream text;
+  if (!file || !(text << file.rdbuf())) {
+    return std::nullopt;
+  }
+  return text.str();
+}
+
+std::string parse_cpu_model(std::string_view cpuinfo) {
+  for (std::string_view line : split(cpuinfo, "\n")) {
+    const auto colon = line.find(':');
+    if (!line.starts_with("model name") || colon == std::string_view::npos) {
+      continue;
+    }
+    std::string model;
+    for (std::string_view word : split(line.substr(colon + 1), kBlanks)) {
+      model += model.empty() ? "" : " ";
+      model += word;
+    }
+    return model;
+  }
+  return {};
+}
+
+std::uint64_t parse_memory_total(std::string_view meminfo) {
+  for (std::string_view line : split(meminfo, "\n")) {
+    const auto words = split(line, kBlanks);
+    if (words.size() == 3 && words[0] == "MemTotal:" && words[2] == "kB") {
+      return to_number(words[1]).value_or(0) * 1024;
+    }
+  }
+  return 0;
+}
+
+std::uint64_t parse_start_time(std::string_view stat) {
+  const auto name_end = stat.rfind(')');
+  if (name_end == std::string_view::npos) {
+    return 0;
+  }
+  // What follows the name begins with field 3, the state.
+  const auto fields = split(stat.substr(name_end + 1), kBlanks);
+  if (fields.size() < 20 || fields[0] == "Z" || fields[0] == "X") {
+    return 0;
+  }
+  return to_number(fields[19]).value_or(0);
+}
+
+std::optional<double> parse_cpu_max(std::string_view cpu_max) {
+  const auto words = split(cpu_max, kBlanks);
+  return words.size() == 2 ? quota_of(words[0], words[1]) : std::nullopt;
+}
+
+std::string parse_cgroup_path(std::string_view cgroup, std::string_view controller) {
+  for (std::string_view line : split(cgroup, "\n")) {
+    // "4:cpu,cpuacct:/path", or "0::/path" for version 2; a path may hold colons.
+    const auto first = line.find(':');
+    const auto second = line.find(':', first + 1);
+    if (first == std::string_view::npos || second == std::string_view::npos) {
+      continue;
+    }
+    const auto names = split(line.substr(first + 1, second - first - 1), ",");
+    const bool found =
+        controller.empty()
+            ? names.empty()
+            : std::find(names.begin(), names.end(), controller) != names.end();
+    if (!found) {
+      continue;
+    }
+    const std::string_view path = line.substr(second + 1);
+    // "/../x" is what a process outside of this cgroup namespace looks like.
+    const bool good =
+        path.starts_with('/') && path.find("/..") == std::string_view::npos;
+    return good ? std::string(path) : "/";
+  }
+  return "/";
+}
+
+std::optional<double> find_cpu_quota(
+    std::string_view cgroup, const std::filesystem::path& mount) {
+  struct Tree {
+    const char* folder;
+    const char* controller;
+  };
+  // The usual places: version 2 alone, beside version 1, and version 1 by either name.
+  constexpr Tree kTrees[] = {
+      {"", ""}, {"unified", ""}, {"cpu", "cpu"}, {"cpu,cpuacct", "cpu"}};
+  std::optional<double> least;
+  for (const Tree& tree : kTrees) {
+    std::filesystem::path folder(parse_cgroup_path(cgroup, tree.controller));
+    // Every level limits those below. Inside a container the path may be that of the
+    // host; then only the root exists, and it holds the container's own limit.
+    while (true) {
+      keep_least(least, quota_in(mount / tree.folder / folder.relative_path()));
+      if (!folder.has_relative_path()) {
+        break;
+      }
+      folder = folder.parent_path();
+    }
+  }
+  return least;
+}
+
+}  // namespace trireme

@@ -1,0 +1,39 @@
+// Readers of the text files in which Linux describes machines, processes and cgroups.
+// They touch nothing but their arguments, so that tests can feed them any text.
+#pragma once
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace trireme {
+
+/// The text of a small file, or nothing if it is empty or cannot be read.
+std::optional<std::string> read_text_file(const std::filesystem::path& path);
+
+/// The first "model name" in the text of /proc/cpuinfo, blanks squeezed; empty if none.
+std::string parse_cpu_model(std::string_view cpuinfo);
+
+/// MemTotal in the text of /proc/meminfo, in bytes; 0 if it is missing or odd.
+std::uint64_t parse_memory_total(std::string_view meminfo);
+
+/// The start time (field 22) in the text of /proc/PID/stat; 0 for a zombie or other
+/// text. The name of the program (field 2) may hold any blanks and parentheses.
+std::uint64_t parse_start_time(std::string_view stat);
+
+/// The cores that the text of cpu.max (cgroup 2) allows: "150000 100000" is 1.5;
+/// nothing for "max 100000" or other text.
+std::optional<double> parse_cpu_max(std::string_view cpu_max);
+
+/// The path of this process in the text of /proc/self/cgroup, for `controller` ("cpu"),
+/// or for cgroup 2 if it is empty. "/" if it is not there, or leads out of what is
+/// mounted.
+std::string parse_cgroup_path(std::string_view cgroup, std::string_view controller);
+
+/// The least CPU quota, in cores, on the way from this process's cgroup to the root,
+/// with cgroups mounted at `mount` (/sys/fs/cgroup); nothing if there is no quota.
+std::optional<double> find_cpu_quota(
+    std::string_view cgroup, const std::filesystem::path& mount);
+
+}  // namespace trireme

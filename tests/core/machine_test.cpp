@@ -1,0 +1,107 @@
+// What is said about this machine is plausible, and processes are told apart.
+#include "trireme/core/machine.h"
+
+#include <csignal>
+#include <limits>
+#include <sched.h>
+#include <sys/wait.h>
+#include <thread>
+#include <unistd.h>
+
+#include <gtest/gtest.h>
+
+#include "trireme/core/error.h"
+
+namespace trireme {
+namespace {
+
+TEST(Machine, HasAtLeastOneCore) {
+  EXPECT_GE(available_cores(), 1);
+  EXPECT_LE(available_cores(), static_cast<int>(sysconf(_SC_NPROCESSORS_CONF)));
+}
+
+TEST(Machine, CoresFollowTheAffinity) {
+  // On a thread of its own, so that the other tests keep theirs.
+  std::thread([] {
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    const int here = sched_getcpu();
+    ASSERT_GE(here, 0);
+    CPU_SET(static_cast<std::size_t>(here), &one);
+    ASSERT_EQ(sched_setaffinity(0, sizeof one, &one), 0);
+    EXPECT_EQ(available_cores(), 1);
+  }).join();
+}
+
+TEST(Machine, IsDescribed) {
+  const Machine machine = describe_machine();
+  EXPECT_FALSE(machine.cpu.empty());
+  EXPECT_EQ(machine.cores, available_cores());
+  EXPECT_GT(machine.memory_bytes, std::uint64_t{1} << 20);
+}
+
+TEST(Machine, IsOneLineOfText) {
+  const std::uint64_t memory = (std::uint64_t{47} << 30) / 2;
+  EXPECT_EQ(
+      to_string(Machine{.cpu = "AMD EPYC", .cores = 2, .memory_bytes = memory}),
+      "AMD EPYC, 2 cores, 23.5 GiB");
+  EXPECT_EQ(
+      to_string(Machine{.cpu = "x86_64", .cores = 1, .memory_bytes = 0}),
+      "x86_64, 1 core, unknown memory");
+}
+
+TEST(Machine, LoadIsNotNegative) {
+  EXPECT_GE(load_average(), 0);
+}
+
+TEST(Machine, RoomForSharedMemoryIsKnown) {
+  const SharedMemoryLimits limits = shared_memory_limits("/");
+  EXPECT_GT(limits.total_bytes, 0u);
+  EXPECT_LE(limits.free_bytes, limits.total_bytes);
+}
+
+TEST(Machine, AMissingFileSystemIsAnError) {
+  try {
+    shared_memory_limits("/no/such\nfolder");
+    FAIL() << "nothing was thrown";
+  } catch (const NotSupported& error) {
+    EXPECT_STREQ(
+        error.what(),
+        "[core] wanted a file system at \"/no/such\\nfolder\" for shared memory, got "
+        "No "
+        "such file or directory (errno 2); mount a tmpfs there, or run the ranks as "
+        "threads");
+  }
+}
+
+TEST(Machine, AProcessKeepsItsStartTime) {
+  const auto mine = process_start_time(getpid());
+  EXPECT_GT(mine, 0u);
+  EXPECT_EQ(process_start_time(getpid()), mine);
+  EXPECT_LE(process_start_time(getppid()), mine);
+}
+
+TEST(Machine, NoProcessHasNoStartTime) {
+  EXPECT_EQ(process_start_time(0), 0u);
+  EXPECT_EQ(process_start_time(-1), 0u);
+  EXPECT_EQ(process_start_time(std::numeric_limits<pid_t>::max()), 0u);
+}
+
+TEST(Machine, AProcessThatHasEndedHasNoStartTime) {
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    pause();
+    _exit(0);
+  }
+  EXPECT_GT(process_start_time(child), 0u);
+  ASSERT_EQ(kill(child, SIGKILL), 0);
+  siginfo_t info{};
+  ASSERT_EQ(waitid(P_PID, static_cast<id_t>(child), &info, WEXITED | WNOWAIT), 0);
+  EXPECT_EQ(process_start_time(child), 0u) << "a zombie";
+  ASSERT_EQ(waitpid(child, nullptr, 0), child);
+  EXPECT_EQ(process_start_time(child), 0u) << "gone";
+}
+
+}  // namespace
+}  // namespace trireme

@@ -1,0 +1,156 @@
+// Text of the kernel, good and odd, and cgroup folders made in a temporary place.
+#include "trireme/core/proc_text.h"
+
+#include <cstdlib>
+#include <fstream>
+
+#include <gtest/gtest.h>
+
+namespace trireme {
+namespace {
+
+namespace fs = std::filesystem;
+
+// A folder of this test alone, removed at its end.
+class CgroupQuota : public testing::Test {
+ protected:
+  ~CgroupQuota() override { fs::remove_all(root_); }
+
+  void write(const std::string& path, const std::string& text) {
+    const fs::path file = root_ / path;
+    fs::create_directories(file.parent_path());
+    std::ofstream(file) << text;
+  }
+
+  static fs::path make_root() {
+    std::string name = (fs::temp_directory_path() / "trireme_cgroup_XXXXXX").string();
+    EXPECT_NE(mkdtemp(name.data()), nullptr);
+    return name;
+  }
+
+  const fs::path root_ = make_root();
+};
+
+std::string stat_line(const std::string& name, const std::string& state) {
+  return "4711 (" + name + ") " + state +
+         " 1 4711 4711 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 987654 1000 200 "
+         "18446744073709551615\n";
+}
+
+TEST(ProcText, FindsTheModelOfTheCpu) {
+  EXPECT_EQ(
+      parse_cpu_model("processor\t: 0\nmodel\t\t: 17\nmodel name\t: AMD  EPYC  9 \n\n"
+                      "processor\t: 1\nmodel name\t: Other\n"),
+      "AMD EPYC 9");
+  EXPECT_EQ(parse_cpu_model("model name\t: a: b\n"), "a: b");
+}
+
+TEST(ProcText, HasNoModelWhereThereIsNone) {
+  EXPECT_EQ(parse_cpu_model(""), "");
+  EXPECT_EQ(parse_cpu_model("processor : 0\nCPU part : 0xd40\n"), "");
+  EXPECT_EQ(parse_cpu_model("model name\n"), "");
+}
+
+TEST(ProcText, ReadsTheTotalMemory) {
+  EXPECT_EQ(
+      parse_memory_total("MemTotal:       24689012 kB\nMemFree: 1 kB\n"),
+      std::uint64_t{24689012} * 1024);
+}
+
+TEST(ProcText, HasNoMemoryInOddText) {
+  for (const char* text :
+       {"", "MemFree: 1 kB\n", "MemTotal: x kB", "MemTotal: 5", "MemTotal: -5 kB"}) {
+    EXPECT_EQ(parse_memory_total(text), 0u) << text;
+  }
+}
+
+TEST(ProcText, ReadsTheStartTime) {
+  EXPECT_EQ(parse_start_time(stat_line("bash", "S")), 987654u);
+}
+
+TEST(ProcText, StartTimeIsRobustToTheNameOfTheProgram) {
+  for (const char* name :
+       {"a b", "a) R 1 2 (b", "()", ")", "", "x\ny", "((", "1 2 3"}) {
+    EXPECT_EQ(parse_start_time(stat_line(name, "R")), 987654u) << name;
+  }
+}
+
+TEST(ProcText, ZombiesAndOddTextHaveNoStartTime) {
+  EXPECT_EQ(parse_start_time(stat_line("bash", "Z")), 0u);
+  EXPECT_EQ(parse_start_time(stat_line("bash", "X")), 0u);
+  for (const char* text : {"", "1 (a", "1 (a)", "1 (a) S 1 2 3", "1 2 3"}) {
+    EXPECT_EQ(parse_start_time(text), 0u) << text;
+  }
+  EXPECT_EQ(parse_start_time("1 (a) S 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 x 1"), 0u);
+}
+
+TEST(ProcText, ReadsCpuMax) {
+  EXPECT_EQ(parse_cpu_max("150000 100000\n"), 1.5);
+  EXPECT_EQ(parse_cpu_max("400000 100000"), 4.0);
+}
+
+TEST(ProcText, HasNoQuotaInOddCpuMax) {
+  for (const char* text :
+       {"max 100000\n",
+        "",
+        "100000",
+        "0 100000",
+        "100000 0",
+        "a b",
+        "1 2 3",
+        "-1 100000"}) {
+    EXPECT_EQ(parse_cpu_max(text), std::nullopt) << text;
+  }
+}
+
+TEST(ProcText, FindsTheCgroupOfAController) {
+  const char* text = "5:cpuset:/c\n4:cpu,cpuacct:/a/b\n1:name=systemd:/s\n0::/u:v\n";
+  EXPECT_EQ(parse_cgroup_path(text, "cpu"), "/a/b");
+  EXPECT_EQ(parse_cgroup_path(text, "cpuset"), "/c");
+  EXPECT_EQ(parse_cgroup_path(text, ""), "/u:v");
+}
+
+TEST(ProcText, UnknownOrOutsideCgroupsAreTheRoot) {
+  EXPECT_EQ(parse_cgroup_path("", "cpu"), "/");
+  EXPECT_EQ(parse_cgroup_path("rubbish\n4\n", "cpu"), "/");
+  EXPECT_EQ(parse_cgroup_path("0::/../x\n", ""), "/");
+  EXPECT_EQ(parse_cgroup_path("0::x\n", ""), "/");
+  EXPECT_EQ(parse_cgroup_path("0::\n", ""), "/");
+}
+
+TEST(ProcText, FilesThatCannotBeReadGiveNothing) {
+  EXPECT_EQ(read_text_file("/no/such/file"), std::nullopt);
+  EXPECT_EQ(read_text_file("/proc"), std::nullopt) << "a folder";
+  EXPECT_TRUE(read_text_file("/proc/self/stat").has_value());
+}
+
+TEST_F(CgroupQuota, NoneWithoutFiles) {
+  EXPECT_EQ(find_cpu_quota("0::/a/b\n", root_), std::nullopt);
+}
+
+TEST_F(CgroupQuota, Version2TakesTheLeastOfAllLevels) {
+  write("a/b/cpu.max", "max 100000\n");
+  write("a/cpu.max", "200000 100000\n");
+  write("cpu.max", "300000 100000\n");
+  EXPECT_EQ(find_cpu_quota("0::/a/b\n", root_), 2.0);
+}
+
+TEST_F(CgroupQuota, AnUnknownPathFallsBackToTheRoot) {
+  write("cpu.max", "300000 100000\n");
+  EXPECT_EQ(find_cpu_quota("0::/docker/0123\n", root_), 3.0);
+}
+
+TEST_F(CgroupQuota, Version1ReadsQuotaAndPeriod) {
+  write("cpu,cpuacct/a/cpu.cfs_quota_us", "50000\n");
+  write("cpu,cpuacct/a/cpu.cfs_period_us", "100000\n");
+  EXPECT_EQ(find_cpu_quota("4:cpu,cpuacct:/a\n", root_), 0.5);
+}
+
+TEST_F(CgroupQuota, Version1WithoutALimitIsMinusOne) {
+  write("cpu/cpu.cfs_quota_us", "-1\n");
+  write("cpu/cpu.cfs_period_us", "100000\n");
+  EXPECT_EQ(find_cpu_quota("4:cpu:/\n0::/\n", root_), std::nullopt);
+}
+
+}  // namespace
+}  // namespace trireme

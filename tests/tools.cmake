@@ -1,0 +1,17 @@
+# The checks of the tree and the tests of the scripts. They look at files, not at programs, so
+# one preset is enough: the sanitizer builds leave them out.
+if(TRIREME_SANITIZE)
+  return()
+endif()
+find_package(Python3 REQUIRED COMPONENTS Interpreter)
+
+function(trireme_add_script_test name script)
+  add_test(NAME ${name} COMMAND Python3::Interpreter -B "${PROJECT_SOURCE_DIR}/${script}")
+  set_tests_properties(${name} PROPERTIES LABELS unit TIMEOUT 60 SKIP_RETURN_CODE 77)
+endfunction()
+
+trireme_add_script_test(tools.check_layers tools/check_layers.py)
+trireme_add_script_test(tools.check_format tools/check_format.py)
+trireme_add_script_test(tools.check_layers_test tests/tools/check_layers_test.py)
+trireme_add_script_test(tools.check_format_test tests/tools/check_format_test.py)
+trireme_add_script_test(script.trireme_test tests/script/trireme_test.py)
