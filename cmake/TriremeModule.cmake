@@ -36,9 +36,12 @@ function(trireme_use_pch target)
 endfunction()
 
 function(trireme_add_module name)
-  cmake_parse_arguments(arg "TORCH" "" "HEADERS;SOURCES;DEPENDS;PRIVATE" ${ARGN})
+  cmake_parse_arguments(arg "TORCH" "FOLDER" "HEADERS;SOURCES;DEPENDS;PRIVATE" ${ARGN})
   set(target trireme_${name})
   set(folder "${PROJECT_SOURCE_DIR}/src/trireme/${name}")
+  if(arg_FOLDER)  # a second target of one folder
+    set(folder "${PROJECT_SOURCE_DIR}/src/trireme/${arg_FOLDER}")
+  endif()
   list(TRANSFORM arg_HEADERS PREPEND "${folder}/")
   list(TRANSFORM arg_SOURCES PREPEND "${folder}/")
   add_library(${target} ${arg_SOURCES})
@@ -97,8 +100,12 @@ function(trireme_discover target module label timeout filter)
   endif()
   gtest_discover_tests(${target}
     TEST_PREFIX "${module}." TEST_FILTER "${filter}" TEST_LIST ${target}_${label}
-    PROPERTIES LABELS ${label} TIMEOUT ${timeout} ENVIRONMENT "${TRIREME_TEST_ENVIRONMENT}"
-    DISCOVERY_TIMEOUT 120)
+    PROPERTIES LABELS ${label} TIMEOUT ${timeout} DISCOVERY_TIMEOUT 120)
+  # Not among the PROPERTIES above: there a list falls apart, and only its first entry is set.
+  set(file "${CMAKE_CURRENT_BINARY_DIR}/${target}_${label}_environment.cmake")
+  file(WRITE "${file}" "if(${target}_${label})\n  set_tests_properties(\${${target}_${label}} "
+    "PROPERTIES ENVIRONMENT [==[${TRIREME_TEST_ENVIRONMENT}]==])\nendif()\n")
+  set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES "${file}")
 endfunction()
 
 function(trireme_add_example name)

@@ -1,8 +1,8 @@
 # TRIREME_SANITIZE=address,undefined or thread: for this project's own build only.
 set(TRIREME_TEST_ENVIRONMENT
   "TRIREME_FLIGHT_DIR=" "OMP_NUM_THREADS=1"
-  "TSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/cmake/tsan.supp:halt_on_error=1"
-  "LSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/cmake/lsan.supp"
+  "TSAN_OPTIONS=suppressions='${PROJECT_SOURCE_DIR}/cmake/tsan.supp':halt_on_error=1"
+  "LSAN_OPTIONS=suppressions='${PROJECT_SOURCE_DIR}/cmake/lsan.supp'"
   "UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1")
 if(TRIREME_SANITIZE)
   add_compile_options("-fsanitize=${TRIREME_SANITIZE}" -fno-omit-frame-pointer)

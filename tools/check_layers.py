@@ -39,6 +39,11 @@ LIBTORCH_FREE_CLI = {"main", "doctor_front"}
 NO_TEST = {
     "cli/main.cpp": "only hands over to the subcommands, which have tests",
     "cli/torch_main.cpp": "only hands over to the subcommands, which have tests",
+    # The loops of reduce_kernel_loops.h once more, for a kind of CPU: reduce_kernel_test.cpp
+    # runs all of them.
+    "comm/reduce_kernel_avx2.cpp": "see above",
+    "comm/reduce_kernel_avx512.cpp": "see above",
+    "comm/reduce_kernel_baseline.cpp": "see above",
 }
 
 # Folders under tests that do not mirror a module.

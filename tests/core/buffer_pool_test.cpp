@@ -2,9 +2,12 @@
 #include "trireme/core/buffer_pool.h"
 
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <limits>
+#include <new>
 #include <optional>
+#include <sys/resource.h>
 #include <thread>
 #include <vector>
 
@@ -193,6 +196,27 @@ TEST(BufferPool, RejectsWrongAlignments) {
     EXPECT_THROW(BufferPool({.alignment = alignment}), InvalidArgument) << alignment;
   }
 }
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+// Sanitizers reserve terabytes and end the program instead of throwing.
+TEST(BufferPool, ExhaustedMemoryFreesTheCacheAndIsCountedRight) {
+  const auto take_too_much = [] {
+    const rlimit limit{
+        .rlim_cur = std::size_t{1} << 30, .rlim_max = std::size_t{1} << 30};
+    setrlimit(RLIMIT_AS, &limit);
+    BufferPool pool;
+    pool.take(1000);
+    try {
+      pool.take(std::size_t{8} << 30);
+    } catch (const std::bad_alloc&) {
+      const auto stats = pool.stats();
+      std::_Exit(stats.cached_bytes == 0 && stats.live_buffers == 0 ? 0 : 1);
+    }
+    std::_Exit(2);
+  };
+  EXPECT_EXIT(take_too_much(), testing::ExitedWithCode(0), "");
+}
+#endif
 
 TEST(BufferPool, ThreadsNeverShareABlock) {
   BufferPool pool({.max_cached_bytes = 64 << 10});

@@ -263,7 +263,9 @@ TEST(LaunchEnv, TheBodyOfABatchScriptIsNoRank) {
 TEST(LaunchEnv, SlurmErrorsNameItsOwnVariables) {
   expect_error(
       changed(kSlurm, {{"SLURM_PROCID", "7"}}), "SLURM_PROCID below SLURM_NTASKS=7");
-  expect_error(changed(kSlurm, {{"SLURM_LOCALID", "1"}}), "SLURM_LOCALID below");
+  expect_error(
+      changed(kSlurm, {{"SLURM_LOCALID", "1"}}),
+      "SLURM_LOCALID below the tasks on this node=1, got 1");
   expect_error(without(kSlurm, {"SLURM_LOCALID"}), "SLURM_LOCALID to be");
   expect_error(without(kSlurm, {"SLURM_NTASKS"}), "SLURM_NTASKS to be");
   expect_error(without(kSlurm, {"SLURM_JOB_ID"}), "SLURM_JOB_ID to be");
@@ -271,7 +273,7 @@ TEST(LaunchEnv, SlurmErrorsNameItsOwnVariables) {
       changed(
           without(kSlurm, {"SLURM_STEP_TASKS_PER_NODE"}),
           {{"SLURM_NTASKS_PER_NODE", "8"}}),
-      "SLURM_NTASKS_PER_NODE at most SLURM_NTASKS=7, got 8");
+      "SLURM_NTASKS_PER_NODE to be a whole number from 1 to 7, got \"8\"");
 }
 
 TEST(LaunchEnv, TorchrunWinsOverMpiAndMpiOverSlurm) {

@@ -190,7 +190,8 @@ class TriremeScript(unittest.TestCase):
         (self.bin / "dpkg-query").unlink()
         code, _, errors = self.run_script("doctor")
         self.assertEqual(code, 2)  # there is no ninja and no g++ yet
-        self.assertIn("ninja-build", errors)
+        self.assertIn("needs what these packages hold: g++ cmake ninja-build", errors)
+        self.assertIn("please install ninja", errors)
         for tool in ("ninja", "g++"):
             (self.bin / tool).symlink_to(shutil.which("true"))
         self.assertEqual(self.run_script("doctor")[0], 0)

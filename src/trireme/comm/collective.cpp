@@ -50,7 +50,7 @@ std::string describe(uint64_t packed) {
   const int root = static_cast<int>(packed >> kRootShift & kRootMask) - 1;
   std::string out = to_string(kind);
   if (reduces(kind))
-    out += " " + to_string(op);
+    out += text(" ", to_string(op));
   out += text(" ", dtype_name(dtype), "[", packed >> kCountShift, "]");
   if (root >= 0)
     out += text(

@@ -110,7 +110,7 @@ at::Tensor decode_tensor(Reader& reader, std::span<std::byte> bytes, TensorMaker
   if (record.offset > bytes.size() - length || record.offset % kMessageAlignment != 0)
     refuse(text("a tensor at offset ", record.offset));
   at::Tensor tensor = maker.make(bytes.data() + record.offset, sizes, dtype);
-  if ((record.flags & kRequiresGrad) != 0 && at::isDifferentiableType(dtype))
+  if ((record.flags & kRequiresGrad) != 0 && (c10::isFloatingType(dtype) || c10::isComplexType(dtype)))
     tensor.set_requires_grad(true);
   return tensor;
 }

@@ -17,7 +17,7 @@ class Deadline {
 
   /// A deadline that far from now; a negative time has already passed.
   static Deadline after(std::chrono::milliseconds time) {
-    return Deadline(Clock::now() + std::min(time, kLongest), time);
+    return Deadline(std::clamp(time, std::chrono::milliseconds(-1), kLongest));
   }
 
   /// Whether the time is over.
@@ -32,8 +32,8 @@ class Deadline {
   std::chrono::milliseconds allowed() const { return allowed_; }
 
  private:
-  Deadline(Clock::time_point end, std::chrono::milliseconds allowed)
-      : end_(end), allowed_(allowed) {}
+  explicit Deadline(std::chrono::milliseconds allowed)
+      : end_(Clock::now() + allowed), allowed_(allowed) {}
   Clock::time_point end_;
   std::chrono::milliseconds allowed_;
 };

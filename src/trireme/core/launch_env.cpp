@@ -83,7 +83,7 @@ constexpr Names kOpenMpi{
     "OMPI_COMM_WORLD_LOCAL_RANK",
     "OMPI_COMM_WORLD_LOCAL_SIZE"};
 constexpr Names kSlurm{
-    "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", "SLURM_NTASKS_PER_NODE"};
+    "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", "the tasks on this node"};
 
 void require_below(const char* name, int value, const char* limit_name, int limit) {
   if (value >= limit) {

@@ -110,7 +110,7 @@ int slurm_local_size(const Environment& env, int world_size) {
       return tasks[static_cast<std::size_t>(node)];
     }
   }
-  return static_cast<int>(env.integer("SLURM_NTASKS_PER_NODE", 1, kMaxTasks));
+  return static_cast<int>(env.integer("SLURM_NTASKS_PER_NODE", 1, world_size));
 }
 
 }  // namespace trireme

@@ -19,7 +19,7 @@ bool exchange(ChannelDirectory::Entry& entry, ChannelState from, ChannelState to
 }  // namespace
 
 ChannelDirectory::Entry& ChannelDirectory::publish(const ChannelKey& key, uint64_t ring) {
-  world_.reclaim();
+  world_.memory().reclaim();
   std::lock_guard lock(mutex_);
   Entry* entry = find(world_.rank(), key);
   if (entry != nullptr && entry->state.load() != ChannelState::Closed)

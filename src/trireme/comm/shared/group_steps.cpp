@@ -50,7 +50,7 @@ GroupSteps::~GroupSteps() {
   // the control block when all have seen that.
   control_->departed.fetch_add(1, std::memory_order_acq_rel);
   const auto all = static_cast<uint32_t>(size());
-  world_->retire([memory = &world_->memory(),
+  memory().retire([memory = &memory(),
                   control = control_,
                   control_offset = control_offset_,
                   staging = staging_offset_,

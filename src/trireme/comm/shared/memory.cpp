@@ -11,9 +11,16 @@ namespace {
 constexpr auto kAlign = std::align_val_t(SharedMemory::kBlockAlignment);
 }
 
-void SharedMemory::keep(std::shared_ptr<void> object) {
-  std::lock_guard lock(keep_mutex_);
-  kept_.push_back(std::move(object));
+void SharedMemory::retire(std::function<bool()> try_free) {
+  if (try_free())
+    return;
+  std::lock_guard lock(retired_mutex_);
+  retired_.push_back(std::move(try_free));
+}
+
+void SharedMemory::reclaim() {
+  std::lock_guard lock(retired_mutex_);
+  std::erase_if(retired_, [](const std::function<bool()>& try_free) { return try_free(); });
 }
 
 HeapMemory::~HeapMemory() {

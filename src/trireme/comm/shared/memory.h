@@ -3,8 +3,8 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
-#include <memory>
 #include <mutex>
 #include <set>
 #include <utility>
@@ -34,8 +34,11 @@ class SharedMemory {
   virtual uint64_t allocate(size_t bytes) = 0;
   virtual void release(uint64_t offset) = 0;
 
-  /// Keeps an object alive as long as this memory.
-  void keep(std::shared_ptr<void> object);
+  /// Keeps `try_free` until it returns true: for what a peer may still be reading. What
+  /// never does dies with this memory, so it must not own the memory.
+  void retire(std::function<bool()> try_free);
+  /// Frees what can be freed by now.
+  void reclaim();
 
   static constexpr size_t kBlockAlignment = 128;
 
@@ -44,8 +47,8 @@ class SharedMemory {
 
  private:
   std::byte* base_;
-  std::mutex keep_mutex_;
-  std::vector<std::shared_ptr<void>> kept_;
+  std::mutex retired_mutex_;
+  std::vector<std::function<bool()>> retired_;
 };
 
 /// The memory of ranks that are threads: offsets are addresses, and all is shared. What was

@@ -27,7 +27,7 @@ struct Move {
   }
 };
 
-void copy(std::byte* out, const std::byte* in, size_t bytes) {
+void copy_piece(std::byte* out, const std::byte* in, size_t bytes) {
   if (bytes > 0 && out != in)
     std::memmove(out, in, bytes);
 }
@@ -38,7 +38,7 @@ void take_own(const Move& m) {
     return;
   const Piece& own = m.call.take[static_cast<size_t>(m.rank())];
   const Piece& from = m.call.give[m.apart ? static_cast<size_t>(m.rank()) : 0];
-  copy(own.data, from.data, std::min(own.bytes, from.bytes));
+  copy_piece(own.data, from.data, std::min(own.bytes, from.bytes));
 }
 
 void stage_window(const Move& m, size_t place, size_t at, size_t window) {
@@ -72,7 +72,7 @@ void take_in_place(const Move& m, std::span<const Place> places) {
     const auto peer = static_cast<size_t>((m.rank() + i) % m.size());
     const Piece& piece = m.call.take[peer];
     const size_t ours = static_cast<size_t>(m.rank()) * places[peer].stride;
-    copy(
+    copy_piece(
         piece.data, m.steps.memory().at(places[peer].input) + ours, piece.bytes);
   }
 }

@@ -53,7 +53,7 @@ RingSender::RingSender(PortPlace place, const ChannelOptions& options)
 RingSender::~RingSender() = default;
 
 void RingSender::retire() {
-  world().retire([memory = &world().memory(),
+  world().memory().retire([memory = &world().memory(),
                   ring = ring_,
                   offset = ring_offset_,
                   entry = entry_,

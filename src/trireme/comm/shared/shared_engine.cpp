@@ -19,7 +19,7 @@ uint32_t child_id(uint32_t parent, uint32_t split, int color) {
   uint64_t x = (uint64_t{parent} << 32 | split) * 0x9e3779b97f4a7c15ULL;
   x ^= static_cast<uint64_t>(color) + 0x7f4a7c15ULL + (x >> 29);
   x *= 0xbf58476d1ce4e5b9ULL;
-  return static_cast<uint32_t>(x >> 32);
+  return static_cast<uint32_t>(x >> 32) | 1;  // 0 is the world itself
 }
 
 }  // namespace
@@ -92,7 +92,7 @@ std::vector<int64_t> SharedEngine::gather_words(int64_t word, const Deadline& de
 
 std::shared_ptr<Engine> SharedEngine::split(
     int color, int key, const Deadline& deadline) {
-  world_->reclaim();
+  world_->memory().reclaim();
   const auto colors = gather_words(color, deadline);
   const auto keys = gather_words(key, deadline);
   Seat seat{.id = child_id(id_, ++splits_, color)};
@@ -169,7 +169,8 @@ std::shared_ptr<Engine> SharedEngine::renew(const Deadline& deadline) {
         "[comm] expected the world's own group to be renewed, got one made by split(); "
         "renew that one, and split it again");
   WorldPlace place = world_->place();
-  place.control = world_->renew(deadline);
+  place.control = world_->renew(
+      deadline, [this] { return make_world(world_->memory(), world_->size()); });
   return root(std::move(place), deadline);
 }
 

@@ -7,6 +7,7 @@
 #include "trireme/comm/engine.h"
 #include "trireme/comm/shared/channel_directory.h"
 #include "trireme/comm/shared/group_steps.h"
+#include "trireme/comm/shared/ring.h"
 #include "trireme/comm/shared/world.h"
 
 namespace trireme::comm {

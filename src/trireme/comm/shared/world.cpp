@@ -35,9 +35,6 @@ World::~World() {
   if (std::uncaught_exceptions() > exceptions_at_start_)
     stop(rank(), text("[comm] rank ", rank(), " left its world by an exception"));
   control_->slot(rank()).state.store(RankSlot::Left, std::memory_order_release);
-  // What others may still be using goes with the memory itself.
-  if (!retired_.empty())
-    memory().keep(std::make_shared<decltype(retired_)>(std::move(retired_)));
 }
 
 void World::stop(int origin, const std::string& reason, bool timed_out) const noexcept {
@@ -119,27 +116,18 @@ void World::dump_flight() const {
       recorder().dump(peer, reason);
 }
 
-void World::retire(std::function<bool()> try_free) {
-  if (try_free())
-    return;
-  std::lock_guard lock(retired_mutex_);
-  retired_.push_back(std::move(try_free));
+bool World::is_gone(int peer) const {
+  return control_->slot(peer).state.load(std::memory_order_acquire) == RankSlot::Left ||
+         (place_.watch && peer != rank() && place_.watch->is_dead(peer));
 }
 
-void World::reclaim() {
-  std::lock_guard lock(retired_mutex_);
-  std::erase_if(retired_, [](const std::function<bool()>& try_free) { return try_free(); });
-}
-
-uint64_t World::renew(const Deadline& deadline) {
-  control_->slot(rank()).renewing.post(1);
+// Returns when every rank has stopped using this generation.
+void World::await_renewal(const Deadline& deadline) const {
   std::vector<int> missing;
   for (int peer = 0; peer < size(); ++peer) {
-    RankSlot& slot = control_->slot(peer);
-    while (!wait_slice(slot.renewing, 1, kGuardInterval) && !deadline.expired()) {
-      const bool left = slot.state.load(std::memory_order_acquire) == RankSlot::Left;
-      const bool gone = left || (place_.watch && place_.watch->is_dead(peer));
-      if (gone && !slot.renewing.reached(1))
+    Flag& renewing = control_->slot(peer).renewing;
+    while (!wait_slice(renewing, 1, kGuardInterval) && !deadline.expired())
+      if (is_gone(peer) && !renewing.reached(1))
         throw PeerError(
             peer,
             text(
@@ -147,10 +135,8 @@ uint64_t World::renew(const Deadline& deadline) {
                 size(),
                 " ranks to renew the group, but rank ",
                 peer,
-                left ? " has left" : " is dead",
-                "; start the job again, or go on with a group of the others"));
-    }
-    if (!slot.renewing.reached(1))
+                " is gone; start the job again"));
+    if (!renewing.reached(1))
       missing.push_back(peer);
   }
   if (!missing.empty())
@@ -162,16 +148,23 @@ uint64_t World::renew(const Deadline& deadline) {
         " ms, but ",
         rank_list(missing),
         " did not come"));
+}
+
+uint64_t World::renew(
+    const Deadline& deadline, const std::function<uint64_t()>& make_next) {
+  control_->slot(rank()).renewing.post(1);
+  await_renewal(deadline);
   stop(rank(), "[comm] expected the renewed group, got the old one; use what renew() gave");
   if (rank() == 0) {
-    const uint64_t next = memory().allocate(WorldControl::bytes(size()));
-    make_world_control(memory().at(next), size());
-    control_->next_control.store(next, std::memory_order_relaxed);
+    control_->next_control.store(make_next(), std::memory_order_relaxed);
     control_->next_ready.post(1);
   }
-  while (!wait_slice(control_->next_ready, 1, kGuardInterval))
+  while (!wait_slice(control_->next_ready, 1, kGuardInterval)) {
+    if (is_gone(0) && !control_->next_ready.reached(1))
+      throw PeerError(0, "[comm] expected rank 0 to renew the group, but it is gone");
     if (deadline.expired())
       throw TimeoutError("[comm] expected rank 0 to make the next generation in time");
+  }
   return control_->next_control.load(std::memory_order_relaxed);
 }
 

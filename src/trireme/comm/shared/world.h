@@ -108,19 +108,15 @@ class World {
   /// Stops the world because a wait of ours ran out, and throws TimeoutError.
   [[noreturn]] void time_out(const std::string& reason) const;
 
-  /// Keeps `try_free` until it returns true: for memory that a peer may still be reading.
-  /// It must not own the world or its memory: it may come to lie in that memory's care.
-  void retire(std::function<bool()> try_free);
-  /// Frees what can be freed by now.
-  void reclaim();
-
-  /// Meets all ranks and gives the control block of the next generation; PeerError names
-  /// who is gone, TimeoutError who did not come.
-  uint64_t renew(const Deadline& deadline);
+  /// Meets all ranks and gives the control block of the next generation, which rank 0 makes
+  /// with `make_next`; PeerError names who is gone, TimeoutError who did not come.
+  uint64_t renew(const Deadline& deadline, const std::function<uint64_t()>& make_next);
 
  private:
   std::exception_ptr stopped() const;
   void find_dead() const;
+  bool is_gone(int peer) const;
+  void await_renewal(const Deadline& deadline) const;
   void dump_flight() const;
 
   WorldPlace place_;
@@ -129,8 +125,6 @@ class World {
   mutable std::mutex watch_mutex_;
   mutable Deadline::Clock::time_point next_watch_{};
   mutable std::atomic<bool> dumped_{false};
-  std::mutex retired_mutex_;
-  std::vector<std::function<bool()>> retired_;
 };
 
 /// A guard over some ranks of a world, for wait_until().

@@ -1,0 +1,81 @@
+#include "trireme/comm/backend.h"
+
+#include <map>
+#include <mutex>
+
+#include "trireme/comm/local/local_world.h"
+#include "trireme/comm/shm/shm_world.h"
+#include "trireme/core/error.h"
+#include "trireme/core/escape.h"
+
+namespace trireme::comm {
+namespace {
+
+std::shared_ptr<Engine> start_none(const BackendContext& context) {
+  if (context.env.world_size != 1)
+    throw InvalidArgument(text(
+        "[comm] expected one rank for the backend \"none\", got WORLD_SIZE=",
+        context.env.world_size,
+        "; use \"shm\""));
+  return LocalWorld(1).join(0, context.deadline);
+}
+
+/// The one list of the process: which code exists is not a property of a world.
+struct Registry {
+  std::mutex mutex;
+  std::map<std::string, BackendFactory> factories{
+      {"none", start_none}, {"shm", start_shm}};
+};
+
+Registry& registry() {
+  static Registry instance;
+  return instance;
+}
+
+}  // namespace
+
+void register_backend(const std::string& name, BackendFactory factory) {
+  Registry& known = registry();
+  std::lock_guard lock(known.mutex);
+  if (name.empty() || !factory || known.factories.contains(name))
+    throw InvalidArgument(text(
+        "[comm] expected a new backend with a name and a factory, got ",
+        in_quotes(name),
+        known.factories.contains(name) ? ", which exists already" : ""));
+  known.factories.emplace(name, std::move(factory));
+}
+
+std::vector<std::string> backends() {
+  Registry& known = registry();
+  std::lock_guard lock(known.mutex);
+  std::vector<std::string> names;
+  for (const auto& [name, factory] : known.factories)
+    names.push_back(name);
+  return names;
+}
+
+std::shared_ptr<Engine> start_backend(
+    const std::string& name, const BackendContext& context) {
+  BackendFactory factory;
+  {
+    Registry& known = registry();
+    std::lock_guard lock(known.mutex);
+    if (const auto found = known.factories.find(name); found != known.factories.end())
+      factory = found->second;
+  }
+  if (!factory) {
+    std::string names;
+    for (const std::string& one : backends())
+      names += (names.empty() ? "" : ", ") + one;
+    throw InvalidArgument(text(
+        "[comm] expected a backend out of ",
+        names,
+        ", got ",
+        in_quotes(name),
+        name == "local" ? "; local ranks are threads: start them with run_local()"
+                        : "; see InitOptions::backend and TRIREME_BACKEND"));
+  }
+  return factory(context);
+}
+
+}  // namespace trireme::comm

@@ -1,0 +1,38 @@
+// The list of backends: the built-in ones, and those that a program adds.
+#pragma once
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "trireme/comm/engine.h"
+#include "trireme/core/launch_env.h"
+
+namespace trireme::comm {
+
+/// What a backend is given to start this rank's engine.
+struct BackendContext {
+  LaunchEnv env;
+  /// For meeting the other ranks.
+  Deadline deadline;
+};
+
+using BackendFactory = std::function<std::shared_ptr<Engine>(const BackendContext&)>;
+
+/// Adds a backend that init() finds by name. The conformance suite (trireme::conformance)
+/// tells whether it does what the others do.
+///
+///     comm::register_backend("carrier_pigeon", [](const BackendContext& context) {
+///       return std::make_shared<PigeonEngine>(context.env.rank, context.env.world_size);
+///     });
+void register_backend(const std::string& name, BackendFactory factory);
+
+/// The names that init() knows, in alphabetical order.
+std::vector<std::string> backends();
+
+/// Starts an engine; InvalidArgument lists the known names if there is no such backend.
+std::shared_ptr<Engine> start_backend(
+    const std::string& name, const BackendContext& context);
+
+}  // namespace trireme::comm

@@ -1,0 +1,131 @@
+#include "trireme/comm/channel.h"
+
+#include <algorithm>
+#include <thread>
+
+#include "trireme/core/error.h"
+
+namespace trireme::comm {
+
+struct Channel::Impl {
+  Edge edge;
+  std::chrono::milliseconds timeout;
+  std::unique_ptr<SendPort> sender;
+  std::unique_ptr<ReceivePort> receiver;
+
+  Deadline deadline(std::chrono::milliseconds given) const {
+    return Deadline::after(given.count() > 0 ? given : timeout);
+  }
+};
+
+Channel::Channel(const Group& group, const Edge& edge, const ChannelOptions& options)
+    : impl_(std::make_shared<Impl>()) {
+  const int size = group.size();
+  if (edge.from < 0 || edge.from >= size || edge.to < 0 || edge.to >= size)
+    throw InvalidArgument(text(
+        "[comm] expected an edge between ranks 0 to ",
+        size - 1,
+        ", got one from ",
+        edge.from,
+        " to ",
+        edge.to));
+  if (group.rank() != edge.from && group.rank() != edge.to)
+    throw InvalidArgument(text(
+        "[comm] expected rank ",
+        edge.from,
+        " or ",
+        edge.to,
+        " to open this channel, got rank ",
+        group.rank(),
+        "; open only the channels that end here"));
+  impl_->edge = edge;
+  impl_->timeout = group.options().timeout;
+  if (group.rank() == edge.from)
+    impl_->sender = group.engine().open_send(edge.to, edge.tag, options);
+  if (group.rank() == edge.to)
+    impl_->receiver = group.engine().open_receive(edge.from, edge.tag);
+}
+
+const Edge& Channel::edge() const { return impl_->edge; }
+
+SendPort& Channel::sender() const {
+  if (!impl_->sender)
+    throw InvalidArgument(text(
+        "[comm] expected rank ", impl_->edge.from, " to send on this channel, got its receiver"));
+  return *impl_->sender;
+}
+
+ReceivePort& Channel::receiver() const {
+  if (!impl_->receiver)
+    throw InvalidArgument(text(
+        "[comm] expected rank ",
+        impl_->edge.to,
+        " to receive from this channel, got its sender"));
+  return *impl_->receiver;
+}
+
+void Channel::send(const Message& message, std::chrono::milliseconds timeout) const {
+  sender().send(message, impl_->deadline(timeout));
+}
+
+bool Channel::try_send(const Message& message) const { return sender().try_send(message); }
+
+Message Channel::receive(std::chrono::milliseconds timeout) const {
+  return receiver().receive(impl_->deadline(timeout));
+}
+
+std::optional<Message> Channel::try_receive() const { return receiver().try_receive(); }
+
+std::vector<Message> exchange(
+    const std::vector<Sending>& sends,
+    const std::vector<Channel>& receives,
+    std::chrono::milliseconds timeout) {
+  const Deadline deadline = Deadline::after(timeout);
+  std::vector<size_t> to_send(sends.size()), to_receive(receives.size());
+  for (size_t i = 0; i < sends.size(); ++i)
+    to_send[i] = i;
+  for (size_t i = 0; i < receives.size(); ++i)
+    to_receive[i] = i;
+  std::vector<Message> received(receives.size());
+  auto pause = std::chrono::microseconds(0);
+  while (!to_send.empty() || !to_receive.empty()) {
+    const size_t before = to_send.size() + to_receive.size();
+    std::erase_if(
+        to_send, [&](size_t i) { return sends[i].channel.try_send(sends[i].message); });
+    std::erase_if(to_receive, [&](size_t i) {
+      auto message = receives[i].try_receive();
+      if (message)
+        received[i] = std::move(*message);
+      return message.has_value();
+    });
+    if (to_send.size() + to_receive.size() < before) {
+      pause = std::chrono::microseconds(0);
+      continue;
+    }
+    if (deadline.expired())
+      throw TimeoutError(text(
+          "[comm] expected ",
+          sends.size(),
+          " sends and ",
+          receives.size(),
+          " receives within ",
+          deadline.allowed().count(),
+          " ms, but ",
+          to_send.size(),
+          " and ",
+          to_receive.size(),
+          " are left",
+          to_receive.empty()
+              ? ""
+              : text(
+                    "; first of all the message from rank ",
+                    receives[to_receive[0]].edge().from)));
+    // Nothing moved: yield at first, then sleep a little longer each time, up to 1 ms.
+    std::this_thread::sleep_for(pause);
+    pause = std::min<std::chrono::microseconds>(
+        pause * 2 + std::chrono::microseconds(1), std::chrono::milliseconds(1));
+  }
+  return received;
+}
+
+}  // namespace trireme::comm

@@ -1,0 +1,73 @@
+// Channel: a directed edge between two ranks, for messages of any shape.
+#pragma once
+#include <ATen/core/Tensor.h>
+
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "trireme/comm/engine.h"
+#include "trireme/comm/group.h"
+#include "trireme/comm/message.h"
+
+namespace trireme::comm {
+
+/// From which rank of a group to which, and which of several channels between them.
+struct Edge {
+  int from = 0;
+  int to = 0;
+  int tag = 0;
+};
+
+/// One end of an edge, or both if a rank sends to itself. Messages of one channel keep their
+/// order; channels never wait for one another. A cheap handle; thread-safe.
+///
+///     Channel edge(group, {.from = 0, .to = 1});
+///     if (group.rank() == 0) edge.send({.tensors = {activation}});
+///     if (group.rank() == 1) at::Tensor activation = edge.receive().tensors[0];
+///
+/// A received tensor is the memory that it came in (no second copy): between processes a
+/// view of shared memory, whose place is given back when the tensor dies; between threads
+/// the sender's own tensor, so the sender must not write to it any more. A tensor that
+/// requires grad arrives as a leaf that requires grad.
+class Channel {
+ public:
+  /// Opens this rank's end; InvalidArgument on a rank that is neither. Neither side waits
+  /// for the other here.
+  Channel(const Group& group, const Edge& edge, const ChannelOptions& options = {});
+
+  const Edge& edge() const;
+
+  /// Sends. Waits while the channel is full, until the timeout (zero: the group's).
+  void send(const Message& message, std::chrono::milliseconds timeout = {}) const;
+  /// Sends if there is room now.
+  bool try_send(const Message& message) const;
+
+  /// The next message; waits for it until the timeout (zero: the group's).
+  Message receive(std::chrono::milliseconds timeout = {}) const;
+  /// The next message if it is there.
+  std::optional<Message> try_receive() const;
+
+ private:
+  struct Impl;
+  SendPort& sender() const;
+  ReceivePort& receiver() const;
+  std::shared_ptr<Impl> impl_;
+};
+
+/// A message and where it goes, for exchange().
+struct Sending {
+  Channel channel;
+  Message message;
+};
+
+/// Sends and receives all of these, in whatever order they can go: no order of calls on the
+/// ranks can make it wait for ever, as single sends over full channels could. Gives the
+/// received messages in the order of `receives`.
+std::vector<Message> exchange(
+    const std::vector<Sending>& sends,
+    const std::vector<Channel>& receives,
+    std::chrono::milliseconds timeout = std::chrono::minutes(5));
+
+}  // namespace trireme::comm

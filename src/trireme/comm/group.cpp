@@ -1,0 +1,132 @@
+#include "trireme/comm/group.h"
+
+#include <exception>
+
+#include "trireme/comm/worker.h"
+#include "trireme/core/error.h"
+#include "trireme/core/log.h"
+
+namespace trireme::comm {
+
+struct Group::Impl {
+  Impl(std::shared_ptr<Engine> its_engine, const GroupOptions& its_options)
+      : engine(std::move(its_engine)),
+        options(its_options),
+        exceptions_at_start(std::uncaught_exceptions()),
+        worker([rank = engine->rank(), size = engine->size()] {
+          set_log_rank(rank, size);
+        }) {}
+  ~Impl() {
+    // Or the worker would go on waiting for peers that we have let down.
+    if (engine && std::uncaught_exceptions() > exceptions_at_start)
+      engine->abort(text(
+          "[comm] rank ",
+          engine->members()[static_cast<size_t>(engine->rank())],
+          " left its world by an exception; see its own output"));
+  }
+  Impl(const Impl&) = delete;
+  Impl& operator=(const Impl&) = delete;
+
+  std::shared_ptr<Engine> engine;  // null once closed
+  GroupOptions options;
+  int exceptions_at_start;
+  std::mutex mutex;
+  Worker worker;  // last: it ends before the engine goes
+};
+
+Group::Group(std::shared_ptr<Engine> engine, const GroupOptions& options) {
+  if (options.timeout.count() <= 0)
+    throw InvalidArgument(text(
+        "[comm] expected a timeout above zero, got ", options.timeout.count(), " ms"));
+  if (engine)
+    impl_ = std::make_shared<Impl>(std::move(engine), options);
+}
+
+Group::Impl& Group::impl() const {
+  if (!impl_)
+    throw InvalidArgument(
+        "[comm] expected a group, got an empty handle; it comes from init(), run_local() or "
+        "split() with a colour of zero or more");
+  if (!impl_->engine)
+    throw InvalidArgument(
+        "[comm] expected an open group, got one that was closed; call init() or renew()");
+  return *impl_;
+}
+
+int Group::rank() const { return impl().engine->rank(); }
+int Group::size() const { return impl().engine->size(); }
+std::string Group::backend() const { return impl().engine->backend(); }
+const std::vector<int>& Group::members() const { return impl().engine->members(); }
+const GroupOptions& Group::options() const { return impl().options; }
+
+Engine& Group::engine(c10::DeviceType device) const {
+  Engine& engine = *impl().engine;
+  if (device == c10::DeviceType::CUDA)
+    throw NotSupported(
+        "[comm] expected CPU tensors, got CUDA: this build has no engine for them; build "
+        "with NCCL, or move them to the CPU");
+  if (device != c10::DeviceType::CPU)
+    throw InvalidArgument(text(
+        "[comm] expected tensors on the CPU, got ",
+        c10::DeviceTypeName(device, true),
+        "; move them there first"));
+  return engine;
+}
+
+std::unique_lock<std::mutex> Group::begin_call() const {
+  Impl& state = impl();
+  std::unique_lock lock(state.mutex);
+  state.worker.drain();
+  return lock;
+}
+
+Work Group::enqueue(
+    const CallOrder& order, std::function<void(const Deadline&)> body) const {
+  Impl& state = impl();
+  std::lock_guard lock(state.mutex);
+  const auto timeout = order.timeout.count() > 0 ? order.timeout : state.options.timeout;
+  // The clock starts when the operation does, not while it waits for its turn.
+  return state.worker.push(
+      [timeout, body = std::move(body)] { body(Deadline::after(timeout)); });
+}
+
+Deadline Group::deadline(const CallOrder& order) const {
+  return Deadline::after(order.timeout.count() > 0 ? order.timeout : options().timeout);
+}
+
+Group Group::split(int color, int key) const {
+  std::shared_ptr<Engine> part;
+  in_order({}, [&](const Deadline& deadline) {
+    part = impl().engine->split(color, key, deadline);
+  });
+  return Group(std::move(part), options());
+}
+
+void Group::close() {
+  if (!impl_ || !impl_->engine)
+    return;
+  const auto lock = begin_call();
+  impl_->engine.reset();
+}
+
+Group Group::renew() const {
+  std::shared_ptr<Engine> next;
+  in_order({}, [&](const Deadline& deadline) { next = impl().engine->renew(deadline); });
+  return Group(std::move(next), options());
+}
+
+void Group::abort(const std::string& why) const {
+  Engine& engine = *impl().engine;
+  engine.abort(text(
+      "[comm] rank ",
+      engine.members()[static_cast<size_t>(engine.rank())],
+      " failed: ",
+      why));
+}
+
+at::Tensor Group::allocate(
+    at::IntArrayRef sizes, const at::TensorOptions& options) const {
+  return engine(options.device().type()).allocate(sizes, options);
+}
+
+}  // namespace trireme::comm

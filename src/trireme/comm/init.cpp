@@ -1,0 +1,119 @@
+#include "trireme/comm/init.h"
+
+#include <exception>
+#include <thread>
+#include <vector>
+
+#include "trireme/comm/backend.h"
+#include "trireme/comm/local/local_world.h"
+#include "trireme/core/environment.h"
+#include "trireme/core/error.h"
+#include "trireme/core/log.h"
+
+namespace trireme::comm {
+namespace {
+
+std::string pick_backend(const LaunchEnv& env, const std::string& wish) {
+  if (!wish.empty())
+    return wish;
+  if (env.world_size == 1)
+    return "none";
+  if (env.one_host())
+    return "shm";
+  throw NotSupported(text(
+      "[comm] expected all ranks on one host, got ",
+      env.local_world_size,
+      " of ",
+      env.world_size,
+      " here; this build has no backend for several hosts"));
+}
+
+// One rank of a world of threads: joins, runs, and tells the others if it fails.
+std::exception_ptr run_rank(
+    int rank,
+    int ranks,
+    const JoinWorld& join,
+    const std::function<void(const Group&)>& body,
+    const LocalOptions& options) {
+  set_log_rank(rank, ranks);
+  Group group;
+  try {
+    group =
+        Group(join(rank, Deadline::after(options.timeout)), {.timeout = options.timeout});
+    body(group);
+    return nullptr;
+  } catch (const std::exception& error) {
+    if (group)
+      group.abort(error.what());
+    return std::current_exception();
+  } catch (...) {
+    if (group)
+      group.abort("something that is not a std::exception was thrown");
+    return std::current_exception();
+  }
+}
+
+bool is_peer_error(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const PeerError&) {
+    return true;
+  } catch (...) {
+    return false;
+  }
+}
+
+}  // namespace
+
+Group init(const InitOptions& options) {
+  const Environment variables = Environment::of_process();
+  InitOptions filled = options;
+  if (filled.backend.empty() && variables.has("TRIREME_BACKEND"))
+    filled.backend = variables.string("TRIREME_BACKEND");
+  if (filled.timeout.count() <= 0)
+    filled.timeout = read_timeout(variables);
+  return init(read_launch_env(variables), filled);
+}
+
+Group init(const LaunchEnv& env, const InitOptions& options) {
+  const auto timeout =
+      options.timeout.count() > 0 ? options.timeout : GroupOptions().timeout;
+  set_log_rank(env.rank, env.world_size);
+  const BackendContext context{.env = env, .deadline = Deadline::after(timeout)};
+  return Group(
+      start_backend(pick_backend(env, options.backend), context), {.timeout = timeout});
+}
+
+void run_threads(
+    int ranks,
+    const JoinWorld& join,
+    const std::function<void(const Group&)>& body,
+    const LocalOptions& options) {
+  std::vector<std::exception_ptr> errors(static_cast<size_t>(ranks));
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < ranks; ++rank)
+    threads.emplace_back([&, rank] {
+      errors[static_cast<size_t>(rank)] = run_rank(rank, ranks, join, body, options);
+    });
+  for (std::thread& thread : threads)
+    thread.join();
+  // The rank where the trouble began says more than those that it took along.
+  for (const bool peers_too : {false, true})
+    for (const std::exception_ptr& error : errors)
+      if (error && (peers_too || !is_peer_error(error)))
+        std::rethrow_exception(error);
+}
+
+void run_local(
+    int ranks,
+    const std::function<void(const Group&)>& body,
+    const LocalOptions& options) {
+  const LocalWorld world(ranks);
+  run_threads(
+      ranks,
+      [&world](int rank, const Deadline& deadline) { return world.join(rank, deadline); },
+      body,
+      options);
+}
+
+}  // namespace trireme::comm

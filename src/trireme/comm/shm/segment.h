@@ -1,0 +1,93 @@
+// The memory segment of a world of processes: how it is made, found, checked and removed.
+#pragma once
+#include <sys/types.h>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "trireme/core/deadline.h"
+#include "trireme/core/launch_env.h"
+
+namespace trireme::comm {
+
+/// The process behind a rank.
+struct ProcessSlot {
+  enum State : uint32_t { Empty, Claimed, Attached };
+  std::atomic<uint32_t> state{Empty};
+  int32_t pid = 0;
+  uint64_t start_time = 0;
+  uint64_t pid_namespace = 0;
+};
+
+/// Stands at the start of the segment; a ProcessSlot a rank follows, then the ranks' regions.
+struct SegmentHeader {
+  static constexpr uint64_t kMagic = 0x31454d4552495254;  // "TRIREME1"
+  uint64_t magic = kMagic;
+  uint32_t layout = 1;
+  int32_t size = 0;
+  int32_t creator_pid = 0;
+  uint64_t creator_start_time = 0;
+  uint64_t creator_pid_namespace = 0;
+  uint64_t regions_begin = 0;
+  uint64_t region_bytes = 0;
+  uint64_t staging_bytes = 0;
+  /// Offsets of the world's control block and of the flight recorder's rings.
+  uint64_t control = 0;
+  uint64_t flight = 0;
+
+  ProcessSlot& process(int rank) { return reinterpret_cast<ProcessSlot*>(this + 1)[rank]; }
+};
+
+/// A mapped segment. The file behind it is sparse: memory is taken as ranks commit it.
+class Segment {
+ public:
+  /// A new segment for `size` ranks, with no name yet: if this process dies, it is gone.
+  static std::shared_ptr<Segment> create(int size);
+
+  /// Finds the segment that rank 0 published, and takes `rank`'s place in it. Passes over
+  /// the remains of dead jobs.
+  static std::shared_ptr<Segment> attach(
+      const std::string& name, int rank, int size, const Deadline& deadline);
+
+  ~Segment();
+  Segment(const Segment&) = delete;
+  Segment& operator=(const Segment&) = delete;
+
+  /// Gives the segment its name, so that the other ranks find it. Replaces one whose creator
+  /// is dead; InvalidArgument if a living job or another user holds the name.
+  void publish(const std::string& name);
+  /// Takes the name away again; the memory lives on as long as somebody maps it.
+  void unlink() noexcept;
+  /// Enters this process as `rank`; InvalidArgument if another is there.
+  void claim(int rank);
+
+  SegmentHeader& header() const { return *reinterpret_cast<SegmentHeader*>(base_); }
+  std::byte* base() const { return base_; }
+  size_t bytes() const { return bytes_; }
+  /// Takes memory for a range; InvalidArgument says how much was free if there is not
+  /// enough. Without it a write would end the process.
+  void commit(uint64_t begin, uint64_t bytes);
+
+ private:
+  Segment(int fd, size_t bytes);
+
+  int fd_;
+  size_t bytes_;
+  std::byte* base_;
+  std::string name_;
+};
+
+/// The name of a job's segment: the same on all its ranks, different for other users, jobs
+/// and restarts.
+std::string segment_name(const LaunchEnv& env);
+
+/// Removes segments that this user's dead jobs left between publishing and attaching.
+void remove_stale_segments() noexcept;
+
+/// Where segments have their names.
+inline constexpr const char* kSegmentFolder = "/dev/shm";
+
+}  // namespace trireme::comm

@@ -1,0 +1,91 @@
+#include "trireme/comm/shm/shm_world.h"
+
+#include <cstring>
+
+#include "trireme/comm/flight_recorder.h"
+#include "trireme/comm/shared/shared_engine.h"
+#include "trireme/comm/shm/process_watch.h"
+#include "trireme/comm/shm/region_memory.h"
+#include "trireme/core/error.h"
+#include "trireme/core/machine.h"
+
+namespace trireme::comm {
+namespace {
+
+// Spinning saves the two system calls of a sleep, and pays only while every rank has a core.
+WaitPolicy wait_policy(int size) {
+  const bool fits = size <= available_cores();
+  return {.spin = std::chrono::microseconds(fits ? 50 : 0)};
+}
+
+// Rank 0 lays out what all ranks need before anybody can see the segment.
+std::shared_ptr<RegionMemory> lay_out(const std::shared_ptr<Segment>& segment) {
+  auto memory = std::make_shared<RegionMemory>(segment, 0);
+  SegmentHeader& header = segment->header();
+  header.control = make_world(*memory, header.size);
+  const size_t rings = kFlightRingBytes * static_cast<size_t>(header.size);
+  header.flight = memory->allocate(rings);
+  std::memset(memory->at(header.flight), 0, rings);
+  return memory;
+}
+
+WorldPlace place_in(
+    const std::shared_ptr<Segment>& segment,
+    std::shared_ptr<RegionMemory> memory,
+    int rank,
+    const std::string& flight_folder) {
+  const SegmentHeader& header = segment->header();
+  auto recorder = std::make_shared<FlightRecorder>(
+      memory->at(header.flight), rank, header.size, flight_folder, segment);
+  return {
+      .rank = rank,
+      .size = header.size,
+      .memory = std::move(memory),
+      .control = header.control,
+      .recorder = std::move(recorder),
+      .policy = wait_policy(header.size),
+      .backend = "shm",
+      .staging_bytes = header.staging_bytes};
+}
+
+}  // namespace
+
+std::shared_ptr<Engine> start_shm(const BackendContext& context) {
+  const LaunchEnv& env = context.env;
+  if (!env.one_host())
+    throw InvalidArgument(text(
+        "[comm] expected all ranks on one host for the backend \"shm\", got ",
+        env.local_world_size,
+        " of ",
+        env.world_size,
+        " here"));
+  const std::string name = segment_name(env);
+  std::shared_ptr<Segment> segment;
+  std::shared_ptr<RegionMemory> memory;
+  if (env.rank == 0) {
+    remove_stale_segments();
+    segment = Segment::create(env.world_size);
+    memory = lay_out(segment);
+    segment->claim(0);
+    segment->publish(name);
+  } else {
+    segment = Segment::attach(name, env.rank, env.world_size, context.deadline);
+    memory = std::make_shared<RegionMemory>(segment, env.rank);
+  }
+  WorldPlace place = place_in(segment, std::move(memory), env.rank, flight_folder(name));
+  place.watch = std::make_shared<ProcessWatch>(segment);
+  auto engine = SharedEngine::root(std::move(place), context.deadline);
+  // Everybody has mapped it: without a name it cannot outlive the ranks.
+  segment->unlink();
+  return engine;
+}
+
+ShmThreadWorld::ShmThreadWorld(int size)
+    : segment_(Segment::create(size)), first_(lay_out(segment_)) {}
+
+std::shared_ptr<Engine> ShmThreadWorld::join(int rank, const Deadline& deadline) const {
+  auto memory = rank == 0 ? first_ : std::make_shared<RegionMemory>(segment_, rank);
+  return SharedEngine::root(place_in(segment_, std::move(memory), rank, ""), deadline);
+}
+
+}  // namespace trireme::comm

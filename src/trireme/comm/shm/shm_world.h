@@ -1,0 +1,27 @@
+// Ranks as processes of one host: meeting in a segment.
+#pragma once
+#include <functional>
+#include <memory>
+
+#include "trireme/comm/backend.h"
+#include "trireme/comm/shm/region_memory.h"
+#include "trireme/comm/shm/segment.h"
+
+namespace trireme::comm {
+
+/// The backend "shm": rank 0 makes the segment, all take their places, then its name goes.
+std::shared_ptr<Engine> start_shm(const BackendContext& context);
+
+/// The same engines for ranks that are threads of this process, which share one mapping:
+/// lets ThreadSanitizer look at the code that runs between processes.
+class ShmThreadWorld {
+ public:
+  explicit ShmThreadWorld(int size);
+  std::shared_ptr<Engine> join(int rank, const Deadline& deadline) const;
+
+ private:
+  std::shared_ptr<Segment> segment_;
+  std::shared_ptr<RegionMemory> first_;
+};
+
+}  // namespace trireme::comm

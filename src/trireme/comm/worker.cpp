@@ -1,0 +1,62 @@
+#include "trireme/comm/worker.h"
+
+#include "trireme/comm/work_state.h"
+
+namespace trireme::comm {
+
+Worker::~Worker() {
+  {
+    std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  changed_.notify_all();
+  if (thread_.joinable())
+    thread_.join();
+}
+
+Work Worker::push(std::function<void()> task) {
+  auto state = std::make_shared<Work::State>();
+  {
+    std::lock_guard lock(mutex_);
+    queue_.push_back({std::move(task), state});
+    pending_.fetch_add(1, std::memory_order_relaxed);
+    if (!thread_.joinable())
+      thread_ = std::thread([this] { loop(); });
+  }
+  changed_.notify_all();
+  return Work(std::move(state));
+}
+
+void Worker::drain() {
+  if (pending_.load(std::memory_order_acquire) == 0)
+    return;
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [this] { return pending_.load(std::memory_order_acquire) == 0; });
+}
+
+void Worker::loop() {
+  prepare_();
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    changed_.wait(lock, [this] { return stopping_ || !queue_.empty(); });
+    if (queue_.empty())
+      return;
+    Task task = std::move(queue_.front());
+    queue_.pop_front();
+    lock.unlock();
+    std::exception_ptr error;
+    try {
+      task.run();
+    } catch (...) {
+      error = std::current_exception();
+    }
+    task.run = nullptr;  // lets go of tensors before the waiter goes on
+    task.state->finish(std::move(error));
+    task.state.reset();
+    lock.lock();
+    pending_.fetch_sub(1, std::memory_order_release);
+    changed_.notify_all();
+  }
+}
+
+}  // namespace trireme::comm

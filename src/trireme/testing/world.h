@@ -1,0 +1,70 @@
+// Worlds of ranks for tests: as threads, or as processes that may be killed.
+#pragma once
+#include <sys/types.h>
+
+#include <chrono>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "trireme/comm/group.h"
+
+namespace trireme::testing {
+
+using RankBody = std::function<void(const comm::Group&)>;
+
+/// A kind of world, by the name of its backend.
+///
+///     run_world(Backend::Shm, 4, [](const comm::Group& world) { EXPECT_EQ(world.size(), 4); });
+enum class Backend {
+  Local,       // threads, the local backend
+  ShmThreads,  // threads, the shm engine: for ThreadSanitizer
+  Shm,         // processes
+};
+std::string to_string(Backend backend);
+
+struct WorldOptions {
+  std::chrono::milliseconds timeout = std::chrono::seconds(30);
+};
+
+/// Runs `body` on every rank and throws if one of them failed. In processes a failed
+/// expectation of gtest fails its rank, and with it the test.
+void run_world(
+    Backend backend, int ranks, const RankBody& body, const WorldOptions& options = {});
+
+/// How a process ended.
+struct Ending {
+  int exit_code = -1;
+  /// The signal that ended it, or 0.
+  int signal = 0;
+};
+
+/// Processes of this test. Whatever happens, none outlives this object.
+class Processes {
+ public:
+  Processes() = default;
+  ~Processes();
+  Processes(const Processes&) = delete;
+  Processes& operator=(const Processes&) = delete;
+
+  /// Forks; the child runs `body` and exits with its result, or with 1 if it throws or an
+  /// expectation fails.
+  pid_t start(const std::function<int()>& body);
+  void kill(size_t index, int signal) const;
+  pid_t pid(size_t index) const { return pids_[index]; }
+  size_t size() const { return pids_.size(); }
+  /// Waits for all; kills those that are not done in time (signal 9 in their ending).
+  std::vector<Ending> wait(std::chrono::milliseconds limit);
+
+ private:
+  std::vector<pid_t> pids_;
+};
+
+/// A LaunchEnv for one rank of a job on this host that no other test uses.
+comm::Group join_job(
+    const std::string& job, int rank, int ranks, std::chrono::milliseconds timeout);
+
+/// A name that no other process uses.
+std::string fresh_job_name();
+
+}  // namespace trireme::testing
