@@ -19,40 +19,21 @@
 namespace trireme::comm {
 namespace {
 
-// Fits into the first-level cache together with a block of a source.
-constexpr size_t kBlock = 1024;
-
-struct Bf16 {
-  uint16_t bits;
-};
-struct Fp16 {
-  uint16_t bits;
-};
-
-// ---- how a value is read into what it is summed in, and written back -----------------
-
+// Vectors of the compiler's own, as wide as a register of the set.
+#if defined(__AVX512F__)
+constexpr size_t kRegisterBytes = 64;
+#elif defined(__AVX2__)
+constexpr size_t kRegisterBytes = 32;
+#else
+constexpr size_t kRegisterBytes = 16;
+#endif
 template <class T>
-struct Format {
-  using Sum = T;
-  static Sum load(T value) { return value; }
-  static T store(Sum value) { return value; }
+struct VectorOf {
+  typedef T Type __attribute__((vector_size(kRegisterBytes), aligned(alignof(T)), may_alias));
+  static constexpr size_t kCount = kRegisterBytes / sizeof(T);
 };
 
-template <>
-struct Format<Bf16> {
-  using Sum = float;
-  static float load(Bf16 value) {
-    return __builtin_bit_cast(float, static_cast<uint32_t>(value.bits) << 16);
-  }
-  // Round to nearest, ties to even; NaN stays NaN. Without branches, so that it vectorises.
-  static Bf16 store(float value) {
-    const auto bits = __builtin_bit_cast(uint32_t, value);
-    const uint32_t rounded = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
-    return {static_cast<uint16_t>(value != value ? 0x7fc0 : rounded)};
-  }
-};
-
-// ---- the operations --------------------------------------------------------------------
+// ---- the operations, on single values and on vectors of them ---------------------------
 
 struct Add {
   template <class S>
@@ -95,120 +76,178 @@ struct Or {
   }
 };
 
-// Two sources need no buffer in between. `out` may be a source: every element is read
-// before it is written, which is all that ivdep promises.
-template <class T, class Op, bool kMean>
-void reduce_two(T* out, const T* a, const T* b, size_t count) {
-  using F = Format<T>;
-#pragma GCC ivdep
-  for (size_t i = 0; i < count; ++i) {
-    auto value = Op::apply(F::load(a[i]), F::load(b[i]));
-    if constexpr (kMean)
-      value = value / 2;
-    out[i] = F::store(value);
+// ---- how values are read into what they are summed in, and written back ----------------
+
+/// Types that are summed as they are.
+template <class T>
+struct Plain {
+  using Item = T;
+  using One = T;
+  using Many = typename VectorOf<T>::Type;
+  static constexpr size_t kMany = VectorOf<T>::kCount;
+  static One load_one(const T* from) { return *from; }
+  static void store_one(T* to, One value) { *to = value; }
+  static Many load(const T* from) { return *reinterpret_cast<const Many*>(from); }
+  static void store(T* to, Many value) { *reinterpret_cast<Many*>(to) = value; }
+};
+
+/// bfloat16, summed in float32. Two neighbours share a 32-bit lane, so that nothing has to
+/// be packed: one float is the lane's upper half, the other its lower half shifted up.
+struct Bf16 {
+  using Item = uint16_t;
+  using One = float;
+  using Lanes = typename VectorOf<uint32_t>::Type;
+  using Floats = typename VectorOf<float>::Type;
+  struct Many {
+    Floats low, high;
+  };
+  static constexpr size_t kMany = 2 * VectorOf<float>::kCount;
+
+  // Round to nearest, ties to even, into the upper half; NaN stays NaN.
+  static uint32_t rounded(float value) {
+    const auto bits = __builtin_bit_cast(uint32_t, value);
+    return value != value ? 0x7fc00000U : bits + 0x7fffU + (bits >> 16 & 1U);
   }
-}
-
-template <class T, class Op, bool kMean>
-void reduce_many(T* out, const T* const* in, int sources, size_t count) {
-  using F = Format<T>;
-  using Sum = typename F::Sum;
-  alignas(64) Sum sum[kBlock];
-  for (size_t start = 0; start < count; start += kBlock) {
-    const size_t n = count - start < kBlock ? count - start : kBlock;
-    for (size_t i = 0; i < n; ++i)
-      sum[i] = F::load(in[0][start + i]);
-    for (int k = 1; k < sources; ++k) {
-      const T* source = in[k] + start;
-      for (size_t i = 0; i < n; ++i)
-        sum[i] = Op::apply(sum[i], F::load(source[i]));
-    }
-    for (size_t i = 0; i < n; ++i) {
-      if constexpr (kMean)
-        sum[i] = sum[i] / static_cast<Sum>(sources);
-      out[start + i] = F::store(sum[i]);
-    }
+  static Lanes rounded(Floats value) {
+    const auto bits = __builtin_bit_cast(Lanes, value);
+    const Lanes near = bits + 0x7fffU + (bits >> 16 & 1U);
+    return value != value ? Lanes{} + 0x7fc00000U : near;
   }
-}
+  static float load_one(const uint16_t* from) {
+    return __builtin_bit_cast(float, static_cast<uint32_t>(*from) << 16);
+  }
+  static void store_one(uint16_t* to, float value) {
+    *to = static_cast<uint16_t>(rounded(value) >> 16);
+  }
+  static Many load(const uint16_t* from) {
+    Lanes two;
+    __builtin_memcpy(&two, from, sizeof two);
+    return {
+        __builtin_bit_cast(Floats, two << 16),
+        __builtin_bit_cast(Floats, two & 0xffff0000U)};
+  }
+  static void store(uint16_t* to, Many value) {
+    const Lanes two = rounded(value.low) >> 16 | (rounded(value.high) & 0xffff0000U);
+    __builtin_memcpy(to, &two, sizeof two);
+  }
+};
 
-// ---- float16 converts whole vectors where the processor can ------------------------------
-
-inline void load_block(float* out, const Fp16* in, size_t n) {
-  size_t i = 0;
+/// float16, summed in float32; the processor converts where it can.
+struct Fp16 {
+  using Item = uint16_t;
+  using One = float;
 #if defined(__F16C__)
-  for (; i + 8 <= n; i += 8)
-    _mm256_storeu_ps(
-        out + i,
-        _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(in + i))));
-  for (; i < n; ++i)
-    out[i] = _cvtsh_ss(in[i].bits);
-#else
-  for (; i < n; ++i)
-    out[i] = c10::detail::fp16_ieee_to_fp32_value(in[i].bits);
-#endif
-}
-
-inline void store_block(Fp16* out, const float* in, size_t n) {
-  size_t i = 0;
-#if defined(__F16C__)
-  for (; i + 8 <= n; i += 8)
+  using Many = __m256;
+  static constexpr size_t kMany = 8;
+  static float load_one(const uint16_t* from) { return _cvtsh_ss(*from); }
+  static void store_one(uint16_t* to, float value) {
+    *to = _cvtss_sh(value, _MM_FROUND_TO_NEAREST_INT);
+  }
+  static Many load(const uint16_t* from) {
+    return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
+  }
+  static void store(uint16_t* to, Many value) {
     _mm_storeu_si128(
-        reinterpret_cast<__m128i*>(out + i),
-        _mm256_cvtps_ph(_mm256_loadu_ps(in + i), _MM_FROUND_TO_NEAREST_INT));
-  for (; i < n; ++i)
-    out[i].bits = _cvtss_sh(in[i], _MM_FROUND_TO_NEAREST_INT);
+        reinterpret_cast<__m128i*>(to),
+        _mm256_cvtps_ph(value, _MM_FROUND_TO_NEAREST_INT));
+  }
 #else
-  for (; i < n; ++i)
-    out[i].bits = c10::detail::fp16_ieee_from_fp32_value(in[i]);
+  using Many = float;
+  static constexpr size_t kMany = 1;
+  static float load_one(const uint16_t* from) {
+    return c10::detail::fp16_ieee_to_fp32_value(*from);
+  }
+  static void store_one(uint16_t* to, float value) {
+    *to = c10::detail::fp16_ieee_from_fp32_value(value);
+  }
+  static Many load(const uint16_t* from) { return load_one(from); }
+  static void store(uint16_t* to, Many value) { store_one(to, value); }
 #endif
+};
+
+template <class Op, class Many>
+Many combine(Many a, Many b) {
+  if constexpr (__is_same(Many, Bf16::Many))
+    return {Op::apply(a.low, b.low), Op::apply(a.high, b.high)};
+  else
+    return Op::apply(a, b);
 }
 
-template <class Op, bool kMean>
-void reduce_halves(Fp16* out, const Fp16* const* in, int sources, size_t count) {
-  alignas(64) float sum[kBlock];
-  alignas(64) float next[kBlock];
-  for (size_t start = 0; start < count; start += kBlock) {
-    const size_t n = count - start < kBlock ? count - start : kBlock;
-    load_block(sum, in[0] + start, n);
+template <class Many>
+Many divided(Many value, float divisor) {
+  if constexpr (__is_same(Many, Bf16::Many))
+    return {value.low / divisor, value.high / divisor};
+  else
+    return value / divisor;
+}
+
+// ---- the loop ----------------------------------------------------------------------------
+
+// Sums stay in registers: a buffer in between would cost as much as the sources. `out` may
+// be a source, since every element is read before it is written.
+template <class Format, class Op, bool kMean>
+void reduce_all(
+    typename Format::Item* out,
+    const typename Format::Item* const* in,
+    int sources,
+    size_t count) {
+  constexpr size_t kUnroll = 4;
+  constexpr size_t kTile = kUnroll * Format::kMany;
+  const auto divisor = static_cast<float>(sources);
+  size_t at = 0;
+  for (; at + kTile <= count; at += kTile) {
+    typename Format::Many sum[kUnroll];
+#pragma GCC unroll 4
+    for (size_t u = 0; u < kUnroll; ++u)
+      sum[u] = Format::load(in[0] + at + u * Format::kMany);
     for (int k = 1; k < sources; ++k) {
-      load_block(next, in[k] + start, n);
-      for (size_t i = 0; i < n; ++i)
-        sum[i] = Op::apply(sum[i], next[i]);
+      const auto* source = in[k] + at;
+#pragma GCC unroll 4
+      for (size_t u = 0; u < kUnroll; ++u)
+        sum[u] = combine<Op>(sum[u], Format::load(source + u * Format::kMany));
     }
+#pragma GCC unroll 4
+    for (size_t u = 0; u < kUnroll; ++u) {
+      if constexpr (kMean)
+        sum[u] = divided(sum[u], divisor);
+      Format::store(out + at + u * Format::kMany, sum[u]);
+    }
+  }
+  for (; at < count; ++at) {
+    auto sum = Format::load_one(in[0] + at);
+    for (int k = 1; k < sources; ++k)
+      sum = Op::apply(sum, Format::load_one(in[k] + at));
     if constexpr (kMean)
-      for (size_t i = 0; i < n; ++i)
-        sum[i] = sum[i] / static_cast<float>(sources);
-    store_block(out + start, sum, n);
+      sum = sum / static_cast<typename Format::One>(sources);
+    Format::store_one(out + at, sum);
   }
 }
 
 // ---- the table -----------------------------------------------------------------------------
 
-template <class T, class Op, bool kMean = false>
+template <class Format, class Op, bool kMean = false>
 void kernel(std::byte* out, const std::byte* const* in, int sources, size_t count) {
-  auto* result = reinterpret_cast<T*>(out);
-  const auto* const* source = reinterpret_cast<const T* const*>(in);
-  if constexpr (__is_same(T, Fp16))
-    reduce_halves<Op, kMean>(result, source, sources, count);
-  else if (sources == 2)
-    reduce_two<T, Op, kMean>(result, source[0], source[1], count);
-  else
-    reduce_many<T, Op, kMean>(result, source, sources, count);
+  using Item = typename Format::Item;
+  reduce_all<Format, Op, kMean>(
+      reinterpret_cast<Item*>(out),
+      reinterpret_cast<const Item* const*>(in),
+      sources,
+      count);
 }
 
-template <class T>
+template <class Format>
 ReduceKernel float_kernel(ReduceOp op) {
   switch (op) {
     case ReduceOp::Sum:
-      return kernel<T, Add>;
+      return kernel<Format, Add>;
     case ReduceOp::Mean:
-      return kernel<T, Add, true>;
+      return kernel<Format, Add, true>;
     case ReduceOp::Min:
-      return kernel<T, Least>;
+      return kernel<Format, Least>;
     case ReduceOp::Max:
-      return kernel<T, Greatest>;
+      return kernel<Format, Greatest>;
     case ReduceOp::Product:
-      return kernel<T, Multiply>;
+      return kernel<Format, Multiply>;
     default:
       return nullptr;
   }
@@ -219,17 +258,17 @@ template <class T, class Unsigned>
 ReduceKernel integer_kernel(ReduceOp op) {
   switch (op) {
     case ReduceOp::Sum:
-      return kernel<Unsigned, Add>;
+      return kernel<Plain<Unsigned>, Add>;
     case ReduceOp::Product:
-      return kernel<Unsigned, Multiply>;
+      return kernel<Plain<Unsigned>, Multiply>;
     case ReduceOp::Min:
-      return kernel<T, Least>;
+      return kernel<Plain<T>, Least>;
     case ReduceOp::Max:
-      return kernel<T, Greatest>;
+      return kernel<Plain<T>, Greatest>;
     case ReduceOp::BitAnd:
-      return kernel<Unsigned, And>;
+      return kernel<Plain<Unsigned>, And>;
     case ReduceOp::BitOr:
-      return kernel<Unsigned, Or>;
+      return kernel<Plain<Unsigned>, Or>;
     default:
       return nullptr;
   }
@@ -240,15 +279,15 @@ inline ReduceKernel bool_kernel(ReduceOp op) {
     return nullptr;
   const bool any =
       op == ReduceOp::Sum || op == ReduceOp::Max || op == ReduceOp::BitOr;
-  return any ? kernel<uint8_t, Or> : kernel<uint8_t, And>;
+  return any ? kernel<Plain<uint8_t>, Or> : kernel<Plain<uint8_t>, And>;
 }
 
 inline ReduceKernel find_kernel(ReduceOp op, c10::ScalarType dtype) {
   switch (dtype) {
     case c10::ScalarType::Float:
-      return float_kernel<float>(op);
+      return float_kernel<Plain<float>>(op);
     case c10::ScalarType::Double:
-      return float_kernel<double>(op);
+      return float_kernel<Plain<double>>(op);
     case c10::ScalarType::BFloat16:
       return float_kernel<Bf16>(op);
     case c10::ScalarType::Half:

@@ -35,7 +35,7 @@ std::shared_ptr<Engine> LocalWorld::join(int rank, const Deadline& deadline) con
        .recorder = std::move(recorder),
        .policy = {.spin = std::chrono::microseconds(fits ? 50 : 0)},
        .backend = size_ == 1 ? "none" : "local",
-       .staging_bytes = size_t{size_ == 1 ? 4096U : 1U << 20}},
+       .staging_bytes = size_t{size_ == 1 ? 4096U : 4U << 20}},
       deadline);
 }
 

@@ -13,7 +13,7 @@ constexpr size_t kPairChunk = size_t{512} << 10;
 constexpr size_t kManyChunk = size_t{1} << 20;
 constexpr size_t kLine = 64;
 // What is written to several places is written block by block, while it is in the cache.
-constexpr size_t kCopyBlock = size_t{32} << 10;
+constexpr size_t kCopyBlock = size_t{16} << 10;
 
 struct Range {
   size_t begin = 0;
