@@ -20,7 +20,7 @@ struct BackendContext {
 
 using BackendFactory = std::function<std::shared_ptr<Engine>(const BackendContext&)>;
 
-/// Adds a backend that init() finds by name. The conformance suite (trireme::conformance)
+/// Adds a backend that init() finds by name. The conformance suite (trireme::testing)
 /// tells whether it does what the others do.
 ///
 ///     comm::register_backend("carrier_pigeon", [](const BackendContext& context) {

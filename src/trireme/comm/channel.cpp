@@ -1,6 +1,8 @@
 #include "trireme/comm/channel.h"
 
 #include <algorithm>
+#include <numeric>
+#include <set>
 #include <thread>
 
 #include "trireme/core/error.h"
@@ -76,28 +78,48 @@ Message Channel::receive(std::chrono::milliseconds timeout) const {
 
 std::optional<Message> Channel::try_receive() const { return receiver().try_receive(); }
 
+namespace {
+
+/// Carries out what can go now, and leaves the rest in `waiting`. Once a channel has to wait,
+/// so does everything behind it on the same channel.
+template <class IdOf, class Try>
+void go_through(std::vector<size_t>& waiting, const IdOf& id_of, const Try& attempt) {
+  std::set<const void*> blocked;
+  std::erase_if(waiting, [&](size_t i) {
+    const bool went = !blocked.contains(id_of(i)) && attempt(i);
+    if (!went)
+      blocked.insert(id_of(i));
+    return went;
+  });
+}
+
+}  // namespace
+
 std::vector<Message> exchange(
     const std::vector<Sending>& sends,
     const std::vector<Channel>& receives,
     std::chrono::milliseconds timeout) {
   const Deadline deadline = Deadline::after(timeout);
   std::vector<size_t> to_send(sends.size()), to_receive(receives.size());
-  for (size_t i = 0; i < sends.size(); ++i)
-    to_send[i] = i;
-  for (size_t i = 0; i < receives.size(); ++i)
-    to_receive[i] = i;
+  std::iota(to_send.begin(), to_send.end(), 0);
+  std::iota(to_receive.begin(), to_receive.end(), 0);
   std::vector<Message> received(receives.size());
   auto pause = std::chrono::microseconds(0);
   while (!to_send.empty() || !to_receive.empty()) {
     const size_t before = to_send.size() + to_receive.size();
-    std::erase_if(
-        to_send, [&](size_t i) { return sends[i].channel.try_send(sends[i].message); });
-    std::erase_if(to_receive, [&](size_t i) {
-      auto message = receives[i].try_receive();
-      if (message)
-        received[i] = std::move(*message);
-      return message.has_value();
-    });
+    go_through(
+        to_send,
+        [&](size_t i) { return sends[i].channel.impl_.get(); },
+        [&](size_t i) { return sends[i].channel.try_send(sends[i].message); });
+    go_through(
+        to_receive,
+        [&](size_t i) { return receives[i].impl_.get(); },
+        [&](size_t i) {
+          auto message = receives[i].try_receive();
+          if (message)
+            received[i] = std::move(*message);
+          return message.has_value();
+        });
     if (to_send.size() + to_receive.size() < before) {
       pause = std::chrono::microseconds(0);
       continue;

@@ -34,7 +34,8 @@ struct Edge {
 class Channel {
  public:
   /// Opens this rank's end; InvalidArgument on a rank that is neither. Neither side waits
-  /// for the other here.
+  /// for the other here. An edge can be opened again when both ends are closed and all its
+  /// messages have been received.
   Channel(const Group& group, const Edge& edge, const ChannelOptions& options = {});
 
   const Edge& edge() const;
@@ -51,6 +52,10 @@ class Channel {
 
  private:
   struct Impl;
+  friend std::vector<Message> exchange(
+      const std::vector<struct Sending>& sends,
+      const std::vector<Channel>& receives,
+      std::chrono::milliseconds timeout);
   SendPort& sender() const;
   ReceivePort& receiver() const;
   std::shared_ptr<Impl> impl_;
@@ -63,8 +68,8 @@ struct Sending {
 };
 
 /// Sends and receives all of these, in whatever order they can go: no order of calls on the
-/// ranks can make it wait for ever, as single sends over full channels could. Gives the
-/// received messages in the order of `receives`.
+/// ranks can make it wait for ever, as single sends over full channels could. Messages of one
+/// channel still keep their order. Gives the received messages in the order of `receives`.
 std::vector<Message> exchange(
     const std::vector<Sending>& sends,
     const std::vector<Channel>& receives,

@@ -12,8 +12,12 @@ std::string describe(const ChannelKey& key) {
       "the channel from rank ", key.from, " to rank ", key.to, " with tag ", key.tag);
 }
 
-bool exchange(ChannelDirectory::Entry& entry, ChannelState from, ChannelState to) {
-  return entry.state.compare_exchange_strong(from, to, std::memory_order_acq_rel);
+/// Changes the state by a function of it, until nobody else came in between.
+template <class Next>
+void change(ChannelDirectory::Entry& entry, const Next& next) {
+  uint32_t now = entry.state.load(std::memory_order_acquire);
+  while (!entry.state.compare_exchange_weak(now, next(now), std::memory_order_acq_rel)) {
+  }
 }
 
 }  // namespace
@@ -22,39 +26,54 @@ ChannelDirectory::Entry& ChannelDirectory::publish(const ChannelKey& key, uint64
   world_.memory().reclaim();
   std::lock_guard lock(mutex_);
   Entry* entry = find(world_.rank(), key);
-  if (entry != nullptr && entry->state.load() != ChannelState::Closed)
+  if (entry != nullptr && entry->state.load() != 0)
     throw InvalidArgument(text(
         "[comm] expected ",
         describe(key),
-        " to be opened once, but it is open or holds messages that were not received; use "
-        "another tag"));
+        " to be opened once, but an end of it is still open, or holds messages that were not "
+        "received; use another tag, or close both ends first"));
   if (entry == nullptr)
     entry = &append(key);
   entry->ring.store(ring, std::memory_order_relaxed);
-  entry->state.store(ChannelState::Open, std::memory_order_release);
+  entry->state.store(ChannelState::HasRing, std::memory_order_release);
   changes(world_.rank()).add_one();
   return *entry;
 }
 
-bool ChannelDirectory::close(Entry& entry) {
-  return exchange(entry, ChannelState::Open, ChannelState::Closed) ||
-         exchange(entry, ChannelState::Abandoned, ChannelState::Closed);
+void ChannelDirectory::leave_as_sender(Entry& entry, bool drained) {
+  change(entry, [drained](uint32_t now) {
+    return now | ChannelState::SenderGone | (drained ? ChannelState::Drained : 0U);
+  });
+}
+
+bool ChannelDirectory::remove_ring(Entry& entry) {
+  uint32_t now = entry.state.load(std::memory_order_acquire);
+  return (now & ChannelState::HasReceiver) == 0 &&
+         entry.state.compare_exchange_strong(now, 0, std::memory_order_acq_rel);
 }
 
 bool ChannelDirectory::connect(Entry& entry) {
-  if (exchange(entry, ChannelState::Open, ChannelState::Connected) ||
-      exchange(entry, ChannelState::Abandoned, ChannelState::Connected))
-    return true;
-  if (entry.state.load(std::memory_order_acquire) == ChannelState::Connected)
-    throw InvalidArgument(text(
-        "[comm] expected one receiver of ",
-        describe(entry.key),
-        ", got a second; share the Channel object, or use another tag"));
-  return false;
+  uint32_t now = entry.state.load(std::memory_order_acquire);
+  for (;;) {
+    if ((now & ChannelState::HasRing) == 0 || (now & ChannelState::Drained) != 0)
+      return false;
+    if ((now & ChannelState::HasReceiver) != 0)
+      throw InvalidArgument(text(
+          "[comm] expected one receiver of ",
+          describe(entry.key),
+          ", got a second; share the Channel object, or use another tag"));
+    if (entry.state.compare_exchange_weak(
+            now, now | ChannelState::HasReceiver, std::memory_order_acq_rel))
+      return true;
+  }
 }
 
-void ChannelDirectory::abandon(Entry& entry) {
-  entry.state.store(ChannelState::Abandoned, std::memory_order_release);
+void ChannelDirectory::leave_as_receiver(Entry& entry, bool drained) {
+  change(entry, [drained](uint32_t now) {
+    const bool over = drained && (now & ChannelState::SenderGone) != 0;
+    return (now & ~uint32_t{ChannelState::HasReceiver}) |
+           (over ? ChannelState::Drained : 0U);
+  });
 }
 
 ChannelDirectory::Entry* ChannelDirectory::find(int from, const ChannelKey& key) const {

@@ -18,13 +18,17 @@ struct ChannelKey {
   bool operator==(const ChannelKey&) const = default;
 };
 
-/// The state of a channel, in the sender's list. The memory of a list is never freed, so a
-/// receiver can look here before it dares to touch the ring.
-enum class ChannelState : uint32_t {
-  Closed,     // no ring
-  Open,       // a ring that nobody receives from yet
-  Connected,  // a ring with a receiver
-  Abandoned,  // a ring whose receiver was closed; another may come
+/// The state of a channel, in the sender's list: a set of these. The memory of a list is
+/// never freed, so a receiver can look here before it dares to touch the ring.
+struct ChannelState {
+  enum Bit : uint32_t {
+    HasRing = 1,
+    HasReceiver = 2,
+    /// No sender any more, but perhaps messages.
+    SenderGone = 4,
+    /// No messages any more either: nobody may connect, and the ring may go.
+    Drained = 8,
+  };
 };
 
 /// A part of a rank's list. Full pages link to the next.
@@ -33,7 +37,7 @@ struct ChannelPage {
   struct Entry {
     ChannelKey key;  // written once
     std::atomic<uint64_t> ring{0};
-    std::atomic<ChannelState> state{ChannelState::Closed};
+    std::atomic<uint32_t> state{0};
   };
   std::atomic<uint64_t> next{0};
   Entry entries[kEntries];
@@ -47,15 +51,18 @@ class ChannelDirectory {
 
   /// Publishes a ring; InvalidArgument if the same channel still has one.
   Entry& publish(const ChannelKey& key, uint64_t ring);
+  /// The sender goes; `drained`: everything that it sent has been received.
+  static void leave_as_sender(Entry& entry, bool drained);
   /// Takes the ring off the list, unless a receiver holds it: then false.
-  static bool close(Entry& entry);
+  static bool remove_ring(Entry& entry);
 
   /// The channel of sender `from` (a world rank), null if it was never opened.
   Entry* find(int from, const ChannelKey& key) const;
-  /// Becomes the receiver of an open ring; false if there is none. InvalidArgument if
-  /// another receiver holds it.
+  /// Becomes the receiver of a ring; false if there is none to receive from.
+  /// InvalidArgument if another receiver holds it.
   static bool connect(Entry& entry);
-  static void abandon(Entry& entry);
+  /// The receiver goes; `drained` counts only once the sender is gone.
+  static void leave_as_receiver(Entry& entry, bool drained);
 
   /// Rises whenever `sender` publishes a ring.
   Flag& changes(int sender) const { return world_.control().slot(sender).channels; }

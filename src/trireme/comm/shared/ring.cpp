@@ -53,6 +53,7 @@ RingSender::RingSender(PortPlace place, const ChannelOptions& options)
 RingSender::~RingSender() = default;
 
 void RingSender::retire() {
+  ChannelDirectory::leave_as_sender(*entry_, ring_->taken.reached(sent_));
   world().memory().retire([memory = &world().memory(),
                   ring = ring_,
                   offset = ring_offset_,
@@ -60,7 +61,7 @@ void RingSender::retire() {
                   sent = sent_,
                   release = release_all()] {
     if (ring->freed.value.load(std::memory_order_acquire) != sent ||
-        !ChannelDirectory::close(*entry))
+        !ChannelDirectory::remove_ring(*entry))
       return false;
     release();
     memory->release(offset);
@@ -141,7 +142,7 @@ RingReceiver::RingReceiver(PortPlace place)
 
 RingReceiver::~RingReceiver() {
   if (ring_ != nullptr)
-    ChannelDirectory::abandon(*entry_);
+    ChannelDirectory::leave_as_receiver(*entry_, !ring_->sent.reached(taken_ + 1));
 }
 
 bool RingReceiver::connect() {

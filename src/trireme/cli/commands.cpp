@@ -1,0 +1,39 @@
+#include "trireme/cli/commands.h"
+
+#include <exception>
+#include <iostream>
+
+#include <CLI/CLI.hpp>
+
+#include "trireme/cli/bench.h"
+#include "trireme/cli/doctor.h"
+#include "trireme/cli/train_demo.h"
+#include "trireme/version.h"
+
+namespace trireme::cli {
+
+int run_commands(int argc, const char* const* argv) {
+  CLI::App app("The commands of Trireme that need libtorch", "trireme");
+  app.set_version_flag("--version", std::string(kVersion), "Print the version and exit");
+  app.require_subcommand(1);
+  int exit_code = 0;
+  add_train(app, exit_code);
+  add_bench(app, exit_code);
+  add_doctor(app, exit_code);
+  try {
+    app.parse(argc, argv);
+    if (!std::cout.flush()) {
+      std::cerr << "trireme: cannot write to stdout\n";
+      return exit_code == 0 ? 1 : exit_code;
+    }
+    return exit_code;
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 2;
+  } catch (const std::exception& error) {
+    std::cout.flush();
+    std::cerr << "trireme: " << error.what() << "\n";
+    return 1;
+  }
+}
+
+}  // namespace trireme::cli

@@ -1,0 +1,1 @@
+#include "trireme/cli/doctor.h"

@@ -1,0 +1,172 @@
+#include "trireme/cli/front.h"
+
+#include <algorithm>
+#include <array>
+#include <ostream>
+
+#include <CLI/CLI.hpp>
+
+#include "trireme/cli/doctor_front.h"
+#include "trireme/cli/nearest.h"
+#include "trireme/cli/run_torch.h"
+#include "trireme/core/error.h"
+#include "trireme/core/escape.h"
+#include "trireme/version.h"
+
+namespace trireme::cli {
+namespace {
+
+constexpr int kWrongUsage = 2;
+
+struct Command {
+  const char* name;
+  const char* does;
+  const char* example;
+  /// Whether trireme-torch carries it out.
+  bool torch = false;
+};
+
+// All commands, in the order of the help.
+constexpr std::array kCommands = {
+    Command{
+        .name = "train",
+        .does = "Train a model; for now a demo: a small network on two ranks",
+        .example = "trireme train",
+        .torch = true},
+    Command{
+        .name = "bench",
+        .does = "Measure Trireme beside PyTorch",
+        .example = "trireme bench comm --quick",
+        .torch = true},
+    Command{
+        .name = "doctor",
+        .does = "Tell what this machine, this build and the environment have",
+        .example = "trireme doctor"},
+};
+
+const Command* find_command(const std::string& name) {
+  const auto found = std::find_if(
+      kCommands.begin(), kCommands.end(), [&name](const Command& command) {
+        return name == command.name;
+      });
+  return found == kCommands.end() ? nullptr : &*found;
+}
+
+std::vector<std::string> command_names() {
+  std::vector<std::string> names;
+  for (const Command& command : kCommands)
+    names.emplace_back(command.name);
+  return names;
+}
+
+std::string footer() {
+  std::string out = "Examples:\n";
+  for (const Command& command : kCommands)
+    out += text("  ", command.example, "\n");
+  out +=
+      "  trireme doctor --flight DIR    who diverged, from the records of a stopped job\n"
+      "\n"
+      "trireme COMMAND --help tells more of a command.\n"
+      "Exit codes: 0 done, 1 failed, 2 wrong usage, 128+n after signal n.";
+  return out;
+}
+
+struct DoctorArguments {
+  bool json = false;
+  std::string flight;
+};
+
+void add_commands(CLI::App& app, DoctorArguments& doctor) {
+  app.set_version_flag("--version", std::string(kVersion), "Print the version and exit");
+  app.footer(footer());
+  for (const Command& command : kCommands) {
+    CLI::App* sub = app.add_subcommand(command.name, command.does);
+    sub->footer(text("Example:\n  ", command.example));
+    if (command.torch)
+      continue;  // for the list alone: it is handed over before anything is parsed
+    sub->footer(
+        "Examples:\n"
+        "  trireme doctor                 what a bug report should hold\n"
+        "  trireme doctor --json          the same as one JSON object\n"
+        "  trireme doctor --flight DIR    which rank diverged, and at which call; a job that\n"
+        "                                 stops says in its log where its records are");
+    sub->add_flag("--json", doctor.json, "Print one JSON object");
+    sub->add_option(
+           "--flight", doctor.flight, "Compare the flight records (rank_N.json) in a folder")
+        ->option_text("DIR");
+  }
+}
+
+int run_doctor(
+    const DoctorArguments& doctor,
+    const std::filesystem::path& program,
+    bool flight,
+    std::ostream& out,
+    std::ostream& err) {
+  if (!flight)
+    return doctor_front({.json = doctor.json, .torch_program = program}, out, err);
+  std::vector<std::string> arguments{"doctor", "--flight", doctor.flight};
+  if (doctor.json)
+    arguments.emplace_back("--json");
+  become_torch(program, arguments);
+}
+
+int refuse_command(const std::string& word, std::ostream& err) {
+  std::string all;
+  for (const std::string& name : command_names())
+    all += (all.empty() ? "" : ", ") + name;
+  err << "trireme: [cli] wanted a command (" << all << "), got " << in_quotes(word)
+      << "; did you mean \"trireme " << nearest(word, command_names())
+      << "\"? See trireme --help\n";
+  return kWrongUsage;
+}
+
+int parse_and_run(
+    const std::vector<std::string>& arguments,
+    const std::filesystem::path& program,
+    std::ostream& out,
+    std::ostream& err) {
+  CLI::App app(
+      "Trireme: pipeline, data and remote parallel training for libtorch", "trireme");
+  DoctorArguments doctor;
+  add_commands(app, doctor);
+  app.require_subcommand(1);
+  try {
+    app.parse({arguments.rbegin(), arguments.rend()});  // CLI11 wants the last word first
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error, out, err) == 0 ? 0 : kWrongUsage;
+  }
+  const bool flight = app.get_subcommand("doctor")->count("--flight") > 0;
+  return run_doctor(doctor, program, flight, out, err);
+}
+
+}  // namespace
+
+int run_front(
+    const std::vector<std::string>& arguments,
+    std::ostream& out,
+    std::ostream& err,
+    const FrontOptions& options) try {
+  const auto program =
+      options.torch_program.empty() ? torch_program() : options.torch_program;
+  std::vector<std::string> words = arguments;
+  // `help train` is what other programs call it.
+  if (!words.empty() && words[0] == "help") {
+    words.erase(words.begin());
+    words.emplace_back("--help");
+  }
+  if (words.empty()) {
+    parse_and_run({"--help"}, program, err, err);
+    return kWrongUsage;
+  }
+  if (const Command* command = find_command(words[0]); command && command->torch)
+    become_torch(program, words);
+  else if (command == nullptr && !words[0].starts_with("-"))
+    return refuse_command(words[0], err);
+  return parse_and_run(words, program, out, err);
+} catch (const Error& error) {
+  err << "trireme: " << error.what() << "\n";
+  return 1;
+}
+
+}  // namespace trireme::cli

@@ -1,0 +1,42 @@
+#include "trireme/cli/nearest.h"
+
+#include <algorithm>
+#include <limits>
+
+namespace trireme::cli {
+namespace {
+
+// The distance of Damerau and Levenshtein (optimal string alignment).
+size_t distance(std::string_view a, std::string_view b) {
+  std::vector<std::vector<size_t>> d(a.size() + 1, std::vector<size_t>(b.size() + 1));
+  for (size_t i = 0; i <= a.size(); ++i)
+    for (size_t j = 0; j <= b.size(); ++j) {
+      if (i == 0 || j == 0) {
+        d[i][j] = i + j;
+        continue;
+      }
+      const bool same = a[i - 1] == b[j - 1];
+      d[i][j] = std::min(
+          {d[i - 1][j] + 1, d[i][j - 1] + 1, d[i - 1][j - 1] + (same ? 0 : 1)});
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
+        d[i][j] = std::min(d[i][j], d[i - 2][j - 2] + 1);
+    }
+  return d[a.size()][b.size()];
+}
+
+}  // namespace
+
+std::string nearest(std::string_view word, const std::vector<std::string>& candidates) {
+  // Nobody means a known word by something longer, and the table grows with the length.
+  word = word.substr(0, 100);
+  size_t least = std::numeric_limits<size_t>::max();
+  std::string found;
+  for (const std::string& candidate : candidates)
+    if (const size_t steps = distance(word, candidate); steps < least) {
+      least = steps;
+      found = candidate;
+    }
+  return found;
+}
+
+}  // namespace trireme::cli

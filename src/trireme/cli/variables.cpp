@@ -1,0 +1,97 @@
+#include "trireme/cli/variables.h"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+
+#include "trireme/cli/nearest.h"
+#include "trireme/core/error.h"
+#include "trireme/core/launch_env.h"
+#include "trireme/core/log.h"
+
+namespace trireme::cli {
+namespace {
+
+struct KnownVariable {
+  const char* name;
+  const char* reader;
+  /// Throws what the reader would; null where any text will do.
+  void (*check)(const Environment& env) = nullptr;
+};
+
+// Every TRIREME_ variable that something reads. Who adds one adds it here.
+constexpr std::array kKnown = {
+    KnownVariable{
+        "TRIREME_BACKEND", "comm::init(): the backend in place of the one that fits"},
+    KnownVariable{
+        "TRIREME_FLIGHT_DIR",
+        "comm: the folder for flight records; set to nothing, none are written"},
+    KnownVariable{
+        "TRIREME_LOG",
+        "the log: levels, in general and by module",
+        [](const Environment& env) { parse_log_levels(*env.find("TRIREME_LOG")); }},
+    KnownVariable{
+        "TRIREME_PIP_ARGS", "the script ./trireme: more arguments for pip install torch"},
+    KnownVariable{
+        "TRIREME_PYTHON", "benches and tests beside PyTorch: the python that has it"},
+    KnownVariable{
+        "TRIREME_TIMEOUT",
+        "comm::init(): the deadline of every call, in seconds",
+        [](const Environment& env) { read_timeout(env); }},
+    KnownVariable{"TRIREME_TORCH", "the script ./trireme: the folder of libtorch"},
+};
+
+bool is_secret(std::string name) {
+  std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) {
+    return static_cast<char>(std::toupper(c));
+  });
+  const std::array words = {"KEY", "SECRET", "TOKEN", "PASSWORD"};
+  return std::any_of(words.begin(), words.end(), [&name](const char* word) {
+    return name.find(word) != std::string::npos;
+  });
+}
+
+std::string problem_of(const KnownVariable& variable, const Environment& env) {
+  try {
+    if (variable.check != nullptr)
+      variable.check(env);
+    return "";
+  } catch (const InvalidArgument& error) {
+    return error.what();
+  }
+}
+
+void note_own(VariableNote& note, const Environment& env) {
+  const auto known = std::find_if(kKnown.begin(), kKnown.end(), [&note](const auto& one) {
+    return note.name == one.name;
+  });
+  if (known != kKnown.end()) {
+    note.reader = known->reader;
+    note.problem = problem_of(*known, env);
+    return;
+  }
+  std::vector<std::string> names;
+  for (const KnownVariable& one : kKnown)
+    names.emplace_back(one.name);
+  note.reader = text("nobody; perhaps you mean ", nearest(note.name, names));
+}
+
+}  // namespace
+
+std::vector<VariableNote> note_variables(const Environment& env) {
+  std::vector<VariableNote> notes;
+  for (const char* prefix : {"TRIREME_", "NCCL_", "GLOO_"})
+    for (const auto& [name, value] : env.with_prefix(prefix)) {
+      VariableNote& note = notes.emplace_back(
+          VariableNote{.name = name, .value = is_secret(name) ? kHidden : value});
+      if (name.starts_with("NCCL_"))
+        note.reader = "NCCL, once the nccl backend is built; not read now";
+      else if (name.starts_with("GLOO_"))
+        note.reader = "gloo inside PyTorch; Trireme does not read it";
+      else
+        note_own(note, env);
+    }
+  return notes;
+}
+
+}  // namespace trireme::cli
