@@ -70,12 +70,16 @@ function(trireme_add_module name)
   endif()
 endfunction()
 
-# One test program a module. The name of a suite says what it needs, and gives the label:
+# One test program a module, or more of one folder (FOLDER). The name of a suite says what it needs, and gives the label:
 # *Peer -> peer (PyTorch), *Procs -> procs (processes), *Ranks -> ranks (threads), else unit.
 function(trireme_add_tests module)
-  cmake_parse_arguments(arg "TORCH" "" "SOURCES;DEPENDS" ${ARGN})
+  cmake_parse_arguments(arg "TORCH" "FOLDER" "SOURCES;DEPENDS" ${ARGN})
   set(target ${module}_test)
-  list(TRANSFORM arg_SOURCES PREPEND "${PROJECT_SOURCE_DIR}/tests/${module}/")
+  set(folder "${PROJECT_SOURCE_DIR}/tests/${module}")
+  if(arg_FOLDER)
+    set(folder "${PROJECT_SOURCE_DIR}/tests/${arg_FOLDER}")
+  endif()
+  list(TRANSFORM arg_SOURCES PREPEND "${folder}/")
   add_executable(${target} ${arg_SOURCES})
   target_link_libraries(${target} PRIVATE ${arg_DEPENDS} GTest::gtest trireme_warnings)
   if(arg_TORCH)

@@ -33,7 +33,8 @@ LAYERS = {
 }
 
 # cli holds two programs. The files of `trireme`, which starts without libtorch, by stem:
-LIBTORCH_FREE_CLI = {"main", "doctor_front"}
+LIBTORCH_FREE_CLI = {"doctor_front", "front", "machine_facts", "main", "nearest", "output",
+                     "run_torch", "variables"}
 
 # Sources without a test file of their own, each with the reason.
 NO_TEST = {
@@ -196,7 +197,9 @@ class Checker:
             for command, arguments in re.findall(r"(\w+)\s*\(([^)]*)\)", text):
                 words = arguments.replace('"', " ").split()
                 # Our own commands name files relative to the module, the others to the file.
-                base = Path(words[0]) if command.startswith("trireme_add_") else here
+                base = here
+                if command.startswith("trireme_add_"):
+                    base = Path(words[words.index("FOLDER") + 1 if "FOLDER" in words else 0])
                 names |= {normal(base / word) for word in words if Path(word).suffix in CODE}
         return names
 

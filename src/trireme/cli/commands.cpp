@@ -7,6 +7,7 @@
 
 #include "trireme/cli/bench.h"
 #include "trireme/cli/doctor.h"
+#include "trireme/cli/output.h"
 #include "trireme/cli/train_demo.h"
 #include "trireme/version.h"
 
@@ -14,8 +15,10 @@ namespace trireme::cli {
 
 int run_commands(int argc, const char* const* argv) {
   CLI::App app("The commands of Trireme that need libtorch", "trireme");
-  app.set_version_flag("--version", std::string(kVersion), "Print the version and exit");
+  app.set_version_flag(
+      "--version", std::string(kVersion), "Print the version and exit");
   app.require_subcommand(1);
+  app.failure_message(usage_error);
   int exit_code = 0;
   add_train(app, exit_code);
   add_bench(app, exit_code);

@@ -37,7 +37,7 @@ struct TorchFacts {
 /// This process's libtorch and Trireme.
 TorchFacts gather_torch_facts();
 
-/// The facts for people, in the columns of doctor_front.
+/// The facts for people, a line or more each.
 std::string to_text(const TorchFacts& facts);
 
 /// The facts for machines: one JSON object on one line.

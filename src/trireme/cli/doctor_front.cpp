@@ -6,6 +6,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "trireme/cli/output.h"
 #include "trireme/cli/run_torch.h"
 #include "trireme/core/error.h"
 #include "trireme/core/escape.h"
@@ -19,15 +20,10 @@ using Json = nlohmann::ordered_json;
 // Loading libtorch takes a second or two, from a cold disk many more.
 constexpr std::chrono::seconds kTorchLimit{60};
 
-// trireme-torch prints its lines in the same columns.
-std::string line(const std::string& label, const std::string& value) {
-  return text(std::left, std::setw(15), label, " ", value, "\n");
-}
-
 std::string shared_memory_text(const DoctorFacts& facts) {
   if (!facts.shared_memory)
-    return line("shared memory", facts.shared_memory_problem);
-  std::string out = line(
+    return labelled("shared memory", facts.shared_memory_problem);
+  std::string out = labelled(
       "shared memory",
       text(
           "/dev/shm, ",
@@ -35,42 +31,45 @@ std::string shared_memory_text(const DoctorFacts& facts) {
           ", ",
           bytes_text(facts.shared_memory->free_bytes),
           " of it free; ",
-          facts.left.empty() ? "nothing of Trireme's is there" : "Trireme's are there:"));
+          facts.left.empty() ? "nothing of Trireme's is there"
+                             : "Trireme's are there:"));
   for (const LeftSegment& one : facts.left)
-    out += line(
+    out += labelled(
         "",
         text(escaped(one.name), ", ", bytes_text(one.bytes), ", owner ", one.owner));
   if (!facts.left.empty())
-    out += line(
+    out += labelled(
         "",
-        "(each is of a job whose ranks still meet, or that died meeting; the owner's next "
+        "(each is of a job whose ranks still meet, or that died meeting; the owner's "
+        "next "
         "job removes the dead)");
   return out;
 }
 
 std::string gpu_text(const GpuFacts& gpus) {
   if (gpus.devices.empty())
-    return line(
+    return labelled(
         "GPU",
         gpus.driver.empty() ? "none (no /dev/nvidia0 …)"
                             : "none (a driver, but no /dev/nvidia0 …)");
   std::string out;
   for (size_t i = 0; i < gpus.devices.size(); ++i)
-    out += line(
+    out += labelled(
         i == 0 ? "GPU" : "",
         gpus.models.size() == gpus.devices.size()
             ? text(gpus.devices[i], ", ", escaped(gpus.models[i]))
             : gpus.devices[i]);
-  return out + line("GPU driver", gpus.driver.empty() ? "unknown" : escaped(gpus.driver));
+  return out +
+         labelled("GPU driver", gpus.driver.empty() ? "unknown" : escaped(gpus.driver));
 }
 
 std::string launch_text(const DoctorFacts& facts) {
   if (!facts.launch)
-    return line("launcher", text("wrong: ", facts.launch_problem));
+    return labelled("launcher", text("wrong: ", facts.launch_problem));
   const LaunchEnv& env = *facts.launch;
   if (env.launcher == Launcher::None)
-    return line("launcher", "none; a program started so is a world of one rank");
-  return line(
+    return labelled("launcher", "none; a program started so is a world of one rank");
+  return labelled(
       "launcher",
       text(
           to_string(env.launcher),
@@ -91,15 +90,15 @@ std::string launch_text(const DoctorFacts& facts) {
 
 std::string variables_text(const std::vector<VariableNote>& variables) {
   if (variables.empty())
-    return line("variables", "no TRIREME_*, NCCL_* or GLOO_* is set");
+    return labelled("variables", "no TRIREME_*, NCCL_* or GLOO_* is set");
   std::string out;
   for (const VariableNote& one : variables) {
-    out += line(
+    out += labelled(
         out.empty() ? "variables" : "",
         text(escaped(one.name), "=", escaped(one.value)));
-    out += line("", text("  read by ", one.reader));
+    out += labelled("", text("  read by ", one.reader));
     if (!one.problem.empty())
-      out += line("", text("  wrong: ", one.problem));
+      out += labelled("", text("  wrong: ", one.problem));
   }
   return out;
 }
@@ -185,8 +184,8 @@ DoctorFacts gather_facts(const Environment& env) {
 
 std::string to_text(const DoctorFacts& facts) {
   return text(
-      line("Trireme", std::string(kVersion)),
-      line(
+      labelled("Trireme", std::string(kVersion)),
+      labelled(
           "machine",
           text(
               to_string(facts.machine),
@@ -202,7 +201,9 @@ std::string to_text(const DoctorFacts& facts) {
 }
 
 std::string to_json(
-    const DoctorFacts& facts, const std::string& torch, const std::string& torch_problem) {
+    const DoctorFacts& facts,
+    const std::string& torch,
+    const std::string& torch_problem) {
   Json out = {
       {"version", kVersion},
       {"machine",
@@ -224,7 +225,8 @@ std::string to_json(
   return out.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
-int doctor_front(const DoctorFrontOptions& options, std::ostream& out, std::ostream& err) {
+int doctor_front(
+    const DoctorFrontOptions& options, std::ostream& out, std::ostream& err) {
   const DoctorFacts facts = gather_facts(Environment::of_process());
   // Printed before libtorch is tried: who waits for it, or loses it, has this already.
   if (!options.json)

@@ -8,6 +8,7 @@
 
 #include "trireme/cli/doctor_front.h"
 #include "trireme/cli/nearest.h"
+#include "trireme/cli/output.h"
 #include "trireme/cli/run_torch.h"
 #include "trireme/core/error.h"
 #include "trireme/core/escape.h"
@@ -45,8 +46,8 @@ constexpr std::array kCommands = {
 };
 
 const Command* find_command(const std::string& name) {
-  const auto found = std::find_if(
-      kCommands.begin(), kCommands.end(), [&name](const Command& command) {
+  const auto found =
+      std::find_if(kCommands.begin(), kCommands.end(), [&name](const Command& command) {
         return name == command.name;
       });
   return found == kCommands.end() ? nullptr : &*found;
@@ -64,7 +65,8 @@ std::string footer() {
   for (const Command& command : kCommands)
     out += text("  ", command.example, "\n");
   out +=
-      "  trireme doctor --flight DIR    who diverged, from the records of a stopped job\n"
+      "  trireme doctor --flight DIR    who diverged, from the records of a stopped "
+      "job\n"
       "\n"
       "trireme COMMAND --help tells more of a command.\n"
       "Exit codes: 0 done, 1 failed, 2 wrong usage, 128+n after signal n.";
@@ -77,10 +79,13 @@ struct DoctorArguments {
 };
 
 void add_commands(CLI::App& app, DoctorArguments& doctor) {
-  app.set_version_flag("--version", std::string(kVersion), "Print the version and exit");
+  app.set_version_flag(
+      "--version", std::string(kVersion), "Print the version and exit");
   app.footer(footer());
+  app.get_formatter()->label("SUBCOMMAND", "COMMAND [ARGUMENTS]");
+  app.failure_message(usage_error);
   for (const Command& command : kCommands) {
-    CLI::App* sub = app.add_subcommand(command.name, command.does);
+    CLI::App* sub = app.add_subcommand(command.name, command.does)->group("Commands");
     sub->footer(text("Example:\n  ", command.example));
     if (command.torch)
       continue;  // for the list alone: it is handed over before anything is parsed
@@ -88,11 +93,14 @@ void add_commands(CLI::App& app, DoctorArguments& doctor) {
         "Examples:\n"
         "  trireme doctor                 what a bug report should hold\n"
         "  trireme doctor --json          the same as one JSON object\n"
-        "  trireme doctor --flight DIR    which rank diverged, and at which call; a job that\n"
+        "  trireme doctor --flight DIR    which rank diverged, and at which call; a "
+        "job that\n"
         "                                 stops says in its log where its records are");
     sub->add_flag("--json", doctor.json, "Print one JSON object");
     sub->add_option(
-           "--flight", doctor.flight, "Compare the flight records (rank_N.json) in a folder")
+           "--flight",
+           doctor.flight,
+           "Compare the flight records (rank_N.json) in a folder")
         ->option_text("DIR");
   }
 }
@@ -130,11 +138,15 @@ int parse_and_run(
       "Trireme: pipeline, data and remote parallel training for libtorch", "trireme");
   DoctorArguments doctor;
   add_commands(app, doctor);
-  app.require_subcommand(1);
   try {
-    app.parse({arguments.rbegin(), arguments.rend()});  // CLI11 wants the last word first
+    // CLI11 wants the last word first.
+    app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));
   } catch (const CLI::ParseError& error) {
     return app.exit(error, out, err) == 0 ? 0 : kWrongUsage;
+  }
+  if (app.get_subcommands().empty()) {
+    err << app.help();
+    return kWrongUsage;
   }
   const bool flight = app.get_subcommand("doctor")->count("--flight") > 0;
   return run_doctor(doctor, program, flight, out, err);
@@ -155,14 +167,13 @@ int run_front(
     words.erase(words.begin());
     words.emplace_back("--help");
   }
-  if (words.empty()) {
-    parse_and_run({"--help"}, program, err, err);
-    return kWrongUsage;
+  if (!words.empty()) {
+    const Command* command = find_command(words[0]);
+    if (command != nullptr && command->torch)
+      become_torch(program, words);
+    if (command == nullptr && !words[0].starts_with("-"))
+      return refuse_command(words[0], err);
   }
-  if (const Command* command = find_command(words[0]); command && command->torch)
-    become_torch(program, words);
-  else if (command == nullptr && !words[0].starts_with("-"))
-    return refuse_command(words[0], err);
   return parse_and_run(words, program, out, err);
 } catch (const Error& error) {
   err << "trireme: " << error.what() << "\n";

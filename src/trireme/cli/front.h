@@ -1,4 +1,5 @@
-// The command line of `trireme`, which does what needs no libtorch and hands over the rest.
+// The command line of `trireme`, which does what needs no libtorch and hands over the
+// rest.
 #pragma once
 #include <filesystem>
 #include <iosfwd>
@@ -8,13 +9,14 @@
 namespace trireme::cli {
 
 struct FrontOptions {
-  /// The program for commands that need libtorch; empty: the one beside this executable.
+  /// The program for commands that need libtorch; empty: the one beside this
+  /// executable.
   std::filesystem::path torch_program;
 };
 
-/// Runs the command that `arguments` (without the program's name) ask for and gives the exit
-/// code: 0 done, 1 failed, 2 wrong usage. A command that needs libtorch replaces this process,
-/// with all that stands behind its word untouched.
+/// Runs the command that `arguments` (without the program's name) ask for and gives the
+/// exit code: 0 done, 1 failed, 2 wrong usage. A command that needs libtorch replaces
+/// this process, with all that stands behind its word untouched.
 ///
 ///     run_front({"doctor", "--json"}, std::cout, std::cerr);
 int run_front(

@@ -1,12 +1,11 @@
 #include "trireme/cli/machine_facts.h"
 
-#include <pwd.h>
-#include <sys/stat.h>
-
 #include <algorithm>
 #include <array>
 #include <cctype>
 #include <iomanip>
+#include <pwd.h>
+#include <sys/stat.h>
 
 #include "trireme/core/error.h"
 #include "trireme/core/proc_text.h"
@@ -31,7 +30,8 @@ std::string user_name(uid_t uid) {
   passwd entry{};
   passwd* found = nullptr;
   std::array<char, 16384> buffer{};
-  if (getpwuid_r(uid, &entry, buffer.data(), buffer.size(), &found) == 0 && found != nullptr)
+  if (getpwuid_r(uid, &entry, buffer.data(), buffer.size(), &found) == 0 &&
+      found != nullptr)
     return found->pw_name;
   return text("user ", uid);
 }
@@ -45,7 +45,9 @@ bool is_gpu(const std::string& name) {
          });
 }
 
-std::string first_line(const std::string& all) { return all.substr(0, all.find('\n')); }
+std::string first_line(const std::string& all) {
+  return all.substr(0, all.find('\n'));
+}
 
 // The value of "Model: \t NVIDIA H200" in the driver's description of a GPU.
 std::string gpu_model(const std::string& information) {
@@ -100,7 +102,8 @@ std::string bytes_text(std::uint64_t bytes) {
     ++unit;
   }
   std::ostringstream out;
-  out << std::fixed << std::setprecision(size < 100 ? 1 : 0) << size << ' ' << units[unit];
+  out << std::fixed << std::setprecision(size < 100 ? 1 : 0) << size << ' '
+      << units[unit];
   return out.str();
 }
 

@@ -1,4 +1,5 @@
-// What doctor says about the host beyond core's Machine: leftovers in shared memory, GPUs.
+// What doctor says about the host beyond core's Machine: leftovers in shared memory,
+// GPUs.
 #pragma once
 #include <cstdint>
 #include <filesystem>
@@ -17,7 +18,8 @@ struct LeftSegment {
 };
 
 /// The files trireme-* in `folder`, in order of name; none if it cannot be read.
-std::vector<LeftSegment> left_segments(const std::filesystem::path& folder = "/dev/shm");
+std::vector<LeftSegment> left_segments(
+    const std::filesystem::path& folder = "/dev/shm");
 
 /// The NVIDIA GPUs, as the files of their driver tell.
 struct GpuFacts {

@@ -7,7 +7,9 @@
 
 int main(int argc, char** argv) {
   const int code = trireme::cli::run_front(
-      std::vector<std::string>(argv + (argc > 0 ? 1 : 0), argv + argc), std::cout, std::cerr);
+      std::vector<std::string>(argv + (argc > 0 ? 1 : 0), argv + argc),
+      std::cout,
+      std::cerr);
   if (!std::cout.flush()) {
     std::cerr << "trireme: cannot write to stdout\n";
     return code == 0 ? 1 : code;

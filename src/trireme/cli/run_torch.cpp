@@ -1,15 +1,14 @@
 #include "trireme/cli/run_torch.h"
 
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
 #include <fcntl.h>
 #include <poll.h>
 #include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include <array>
-#include <cerrno>
-#include <csignal>
-#include <cstring>
 
 #include "trireme/core/deadline.h"
 #include "trireme/core/error.h"
@@ -95,7 +94,8 @@ bool drain(Pipe& out, Pipe& err, ChildResult& result, const Deadline& deadline) 
         std::chrono::ceil<std::chrono::milliseconds>(deadline.remaining()).count();
     if (left == 0)
       return false;
-    if (::poll(waits.data(), waits.size(), static_cast<int>(left)) < 0 && errno != EINTR)
+    if (::poll(waits.data(), waits.size(), static_cast<int>(left)) < 0 &&
+        errno != EINTR)
       return false;
     for (size_t i = 0; i < waits.size(); ++i) {
       if (waits[i].fd < 0 || waits[i].revents == 0)

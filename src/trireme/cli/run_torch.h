@@ -10,8 +10,9 @@ namespace trireme::cli {
 /// Where trireme-torch belongs: beside the running executable.
 std::filesystem::path torch_program();
 
-/// Becomes `program`: replaces this process, so that signals, exit codes and the terminal
-/// are its own. Comes back only by throwing: NotSupported if there is no such program.
+/// Becomes `program`: replaces this process, so that signals, exit codes and the
+/// terminal are its own. Comes back only by throwing: NotSupported if there is no such
+/// program.
 [[noreturn]] void become_torch(
     const std::filesystem::path& program, const std::vector<std::string>& arguments);
 

@@ -31,7 +31,8 @@ constexpr std::array kKnown = {
         "the log: levels, in general and by module",
         [](const Environment& env) { parse_log_levels(*env.find("TRIREME_LOG")); }},
     KnownVariable{
-        "TRIREME_PIP_ARGS", "the script ./trireme: more arguments for pip install torch"},
+        "TRIREME_PIP_ARGS",
+        "the script ./trireme: more arguments for pip install torch"},
     KnownVariable{
         "TRIREME_PYTHON", "benches and tests beside PyTorch: the python that has it"},
     KnownVariable{
@@ -62,9 +63,10 @@ std::string problem_of(const KnownVariable& variable, const Environment& env) {
 }
 
 void note_own(VariableNote& note, const Environment& env) {
-  const auto known = std::find_if(kKnown.begin(), kKnown.end(), [&note](const auto& one) {
-    return note.name == one.name;
-  });
+  const auto known =
+      std::find_if(kKnown.begin(), kKnown.end(), [&note](const auto& one) {
+        return note.name == one.name;
+      });
   if (known != kKnown.end()) {
     note.reader = known->reader;
     note.problem = problem_of(*known, env);

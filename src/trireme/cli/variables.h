@@ -1,4 +1,5 @@
-// The variables that steer Trireme and its neighbours: which are set, and who reads them.
+// The variables that steer Trireme and its neighbours: which are set, and who reads
+// them.
 #pragma once
 #include <string>
 #include <vector>

@@ -44,15 +44,35 @@ nlohmann::json to_json(const FlightEntry& entry, uint64_t ticket) {
   return out;
 }
 
-// A folder that only this user can write to; somebody else's is refused.
-void make_private_folder(const std::filesystem::path& folder) {
-  std::filesystem::create_directories(folder.parent_path());
-  if (mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST)
-    throw InvalidArgument(text("cannot make ", folder.string(), ": ", errno_text(errno)));
-  struct stat status {};
-  if (lstat(folder.c_str(), &status) != 0 || !S_ISDIR(status.st_mode) ||
-      status.st_uid != geteuid())
-    throw InvalidArgument(text(folder.string(), " is not a folder of this user"));
+std::string private_root() {
+  const char* temporary = std::getenv("TMPDIR");
+  return text(
+      temporary && *temporary ? temporary : "/tmp", "/trireme-flight-", geteuid());
+}
+
+// Makes the folder; true if it was not there before. Our own corner of the temporary folder
+// must be ours: somebody else may have been there first.
+bool make_folder(const std::filesystem::path& folder) {
+  if (folder.parent_path() == private_root()) {
+    ::mkdir(private_root().c_str(), 0700);
+    struct stat status {};
+    if (::lstat(private_root().c_str(), &status) != 0 || !S_ISDIR(status.st_mode) ||
+        status.st_uid != geteuid())
+      throw InvalidArgument(text(private_root(), " is not a folder of this user"));
+  }
+  return std::filesystem::create_directories(folder);
+}
+
+nlohmann::json ring_to_json(const FlightEntry* ring) {
+  std::vector<std::pair<uint64_t, const FlightEntry*>> order;
+  for (size_t i = 0; i < kFlightEntries; ++i)
+    if (const uint64_t ticket = ring[i].ticket.load(std::memory_order_acquire))
+      order.emplace_back(ticket, &ring[i]);
+  std::sort(order.begin(), order.end());
+  nlohmann::json calls = nlohmann::json::array();
+  for (const auto& [ticket, entry] : order)
+    calls.push_back(to_json(*entry, ticket));
+  return calls;
 }
 
 }  // namespace
@@ -60,13 +80,7 @@ void make_private_folder(const std::filesystem::path& folder) {
 std::string flight_folder(const std::string& job) {
   if (const char* set = std::getenv("TRIREME_FLIGHT_DIR"))
     return set;
-  const char* temporary = std::getenv("TMPDIR");
-  return text(
-      temporary && *temporary ? temporary : "/tmp",
-      "/trireme-flight-",
-      geteuid(),
-      "/",
-      job);
+  return text(private_root(), "/", job);
 }
 
 FlightRecorder::FlightRecorder(
@@ -111,34 +125,31 @@ void FlightRecorder::dump(int rank, const std::string& reason) const noexcept tr
   if (folder_.empty())
     return;
   const std::filesystem::path folder(folder_);
-  make_private_folder(folder);
-  nlohmann::json calls = nlohmann::json::array();
-  std::vector<std::pair<uint64_t, const FlightEntry*>> order;
-  for (size_t i = 0; i < kFlightEntries; ++i)
-    if (const uint64_t ticket = ring(rank)[i].ticket.load(std::memory_order_acquire))
-      order.emplace_back(ticket, &ring(rank)[i]);
-  std::sort(order.begin(), order.end());
-  for (const auto& [ticket, entry] : order)
-    calls.push_back(to_json(*entry, ticket));
+  const bool first = make_folder(folder);
+  const auto file = folder / text("rank_", rank, ".json");
+  // What a rank wrote of itself is better than what the survivors saw.
+  if (rank != rank_ && std::filesystem::exists(file))
+    return;
   const nlohmann::json record = {
       {"format", "trireme flight 1"},
       {"rank", rank},
       {"size", size_},
       {"written_by", rank_},
       {"reason", reason},
-      {"calls", calls}};
-  const auto file = folder / text("rank_", rank, ".json");
+      {"calls", ring_to_json(ring(rank))}};
   const auto partial = folder / text(".rank_", rank, "_by_", rank_, "_", getpid());
   {
     std::ofstream out(partial);
     out << record.dump(1, ' ', true, nlohmann::json::error_handler_t::replace) << '\n';
-    if (!out.flush())
+    if (!out.flush()) {
+      std::filesystem::remove(partial);
       throw InvalidArgument(text("cannot write ", partial.string()));
+    }
   }
   std::filesystem::rename(partial, file);
-  TRIREME_LOG(warn, "comm") << "flight record of rank " << rank << " is in "
-                            << file.string() << "; read it with: trireme doctor --flight "
-                            << folder_;
+  if (first)
+    TRIREME_LOG(warn, "comm") << "what the ranks were doing is in " << folder_
+                              << "; read it with: trireme doctor --flight " << folder_;
 } catch (const std::exception& error) {
   TRIREME_LOG(warn, "comm") << "no flight record of rank " << rank << ": "
                             << error.what();

@@ -108,7 +108,7 @@ void World::find_dead() const {
 }
 
 void World::dump_flight() const {
-  if (dumped_.exchange(true))
+  if (!place_.recorder || dumped_.exchange(true))
     return;
   const std::string reason = control_->reason;
   for (int peer = 0; peer < size(); ++peer)

@@ -69,6 +69,7 @@ struct WorldPlace {
   std::shared_ptr<SharedMemory> memory;
   uint64_t control = 0;
   std::shared_ptr<PeerWatch> watch;
+  /// Needed by engines; a world alone does without.
   std::shared_ptr<FlightRecorder> recorder;
   WaitPolicy policy;
   std::string backend;

@@ -1,0 +1,65 @@
+// The two programs as they are built, from the outside.
+#include <chrono>
+#include <filesystem>
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "trireme/cli/run_torch.h"
+#include "trireme/version.h"
+
+namespace trireme::cli {
+namespace {
+
+ChildResult run(const std::vector<std::string>& arguments) {
+  return run_torch(TRIREME_PROGRAM, arguments, std::chrono::seconds(100));
+}
+
+TEST(MainProcs, StartsWithoutLibtorch) {
+  // The best of some, since other tests run beside this one; libtorch alone takes
+  // longer.
+  auto best = std::chrono::steady_clock::duration::max();
+  for (int i = 0; i < 10; ++i) {
+    const auto start = std::chrono::steady_clock::now();
+    const ChildResult result = run({"--version"});
+    best = std::min(best, std::chrono::steady_clock::now() - start);
+    ASSERT_EQ(result.out, std::string(kVersion) + "\n") << result.err;
+  }
+  EXPECT_LT(best, std::chrono::milliseconds(50));
+}
+
+TEST(MainProcs, TrainsADemo) {
+  const ChildResult result = run({"train"});
+  EXPECT_TRUE(result.ok()) << failure_text(result);
+  EXPECT_NE(result.out.find("\nstep  60   loss 0.0"), std::string::npos) << result.out;
+}
+
+TEST(MainProcs, DoctorKnowsBothPrograms) {
+  const ChildResult result = run({"doctor", "--json"});
+  EXPECT_TRUE(result.ok()) << failure_text(result);
+  const auto json = nlohmann::json::parse(result.out);
+  EXPECT_EQ(json["version"], std::string(kVersion));
+  EXPECT_TRUE(json["torch"]["libtorch"].is_string()) << json;
+}
+
+TEST(MainProcs, GivesTheCodesOfTheCommands) {
+  EXPECT_EQ(run({"trian"}).exit_code, 2);
+  EXPECT_EQ(run({"train", "--unknown"}).exit_code, 2);
+  EXPECT_EQ(run({"doctor", "--flight", "/nowhere"}).exit_code, 1);
+}
+
+TEST(MainProcs, NoticesThatNobodyTakesTheOutput) {
+  if (!std::filesystem::exists("/dev/full"))
+    GTEST_SKIP() << "there is no /dev/full";
+  const std::string program = TRIREME_PROGRAM;
+  for (const char* words : {"--help", "train --help", "doctor"}) {
+    const ChildResult result = run_torch(
+        "/bin/sh",
+        {"-c", "\"$0\" " + std::string(words) + " >/dev/full", program},
+        std::chrono::seconds(100));
+    EXPECT_EQ(result.exit_code, 1) << words;
+  }
+}
+
+}  // namespace
+}  // namespace trireme::cli

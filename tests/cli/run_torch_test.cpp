@@ -1,0 +1,88 @@
+#include "trireme/cli/run_torch.h"
+
+#include <csignal>
+
+#include <gtest/gtest.h>
+
+#include "trireme/core/error.h"
+#include "trireme/testing/scratch_folder.h"
+
+namespace trireme::cli {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+TEST(RunTorch, LooksBesideTheExecutable) {
+  const auto self = std::filesystem::read_symlink("/proc/self/exe");
+  EXPECT_EQ(torch_program(), self.parent_path() / "trireme-torch");
+}
+
+TEST(RunTorchProcs, KeepsBothOutputsAndTheCode) {
+  const testing::ScratchFolder folder;
+  const auto program = folder.program("echo \"$# $2\"; echo bad >&2; exit 3");
+  const ChildResult result = run_torch(program, {"doctor", "a b; *"}, seconds(20));
+  EXPECT_EQ(result.out, "2 a b; *\n");
+  EXPECT_EQ(result.err, "bad\n");
+  EXPECT_EQ(result.exit_code, 3);
+  EXPECT_FALSE(result.ok());
+  EXPECT_EQ(failure_text(result), "exit code 3: bad");
+}
+
+TEST(RunTorchProcs, TakesMoreThanAPipeHolds) {
+  const testing::ScratchFolder folder;
+  const auto program =
+      folder.program("head -c 300000 /dev/zero >&2; head -c 300000 /dev/zero");
+  const ChildResult result = run_torch(program, {}, seconds(20));
+  EXPECT_EQ(result.out.size(), 300000U);
+  EXPECT_EQ(result.err.size(), 300000U);
+  EXPECT_TRUE(result.ok());
+}
+
+TEST(RunTorchProcs, TellsOfSignals) {
+  const testing::ScratchFolder folder;
+  const ChildResult result =
+      run_torch(folder.program("kill -SEGV $$"), {}, seconds(20));
+  EXPECT_EQ(result.signal, SIGSEGV);
+  EXPECT_EQ(failure_text(result), "signal 11 (Segmentation fault)");
+}
+
+TEST(RunTorchProcs, DoesNotWaitForEver) {
+  const testing::ScratchFolder folder;
+  const ChildResult result =
+      run_torch(folder.program("echo begun; exec sleep 60"), {}, milliseconds(300));
+  EXPECT_TRUE(result.out_of_time);
+  EXPECT_EQ(result.out, "begun\n");
+  EXPECT_EQ(result.signal, SIGKILL);
+  EXPECT_EQ(failure_text(result), "no answer in time");
+}
+
+TEST(RunTorchProcs, NamesAProgramThatCannotRun) {
+  const testing::ScratchFolder folder;
+  const auto plain = folder.write("plain", "text");
+  for (const auto& program : {folder.path() / "none", plain, folder.path()})
+    try {
+      run_torch(program, {}, seconds(20));
+      FAIL() << program << " ran";
+    } catch (const NotSupported& error) {
+      const std::string message = error.what();
+      EXPECT_TRUE(message.starts_with("[cli] wanted to run ")) << message;
+      EXPECT_NE(message.find(program.string()), std::string::npos) << message;
+    }
+}
+
+TEST(RunTorchProcs, BecomesTheProgram) {
+  const testing::ScratchFolder folder;
+  const auto program = folder.program("echo \"$1 of $0\" >&2; exit 7");
+  EXPECT_EXIT(
+      become_torch(program, {"train"}),
+      ::testing::ExitedWithCode(7),
+      "train of .*program");
+  EXPECT_EXIT(
+      become_torch(folder.program("kill -TERM $$"), {}),
+      ::testing::KilledBySignal(SIGTERM),
+      "");
+}
+
+}  // namespace
+}  // namespace trireme::cli

@@ -1,0 +1,72 @@
+#include "trireme/comm/shared/shared_engine.h"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "staged_world.h"
+#include "trireme/comm/collectives.h"
+#include "trireme/core/error.h"
+#include "trireme/testing/check.h"
+#include "trireme/testing/world.h"
+
+namespace trireme::comm {
+namespace {
+
+TEST(SharedEngineRanks, GivesMemoryThatIsAlignedAndComesBack) {
+  testing::run_world(testing::Backend::ShmThreads, 2, [](const Group& world) {
+    void* first = nullptr;
+    for (int i = 0; i < 20; ++i) {
+      const at::Tensor x = world.allocate({3, 1000}, at::kBFloat16);
+      EXPECT_EQ(x.sizes(), at::IntArrayRef({3, 1000}));
+      EXPECT_EQ(x.scalar_type(), at::kBFloat16);
+      EXPECT_EQ(reinterpret_cast<uintptr_t>(x.data_ptr()) % 64, 0U);
+      if (i == 0)
+        first = x.data_ptr();
+      EXPECT_EQ(x.data_ptr(), first);
+    }
+    EXPECT_THROW(world.allocate({-1}), InvalidArgument);
+    EXPECT_THROW(world.allocate({1L << 40, 1L << 40}), InvalidArgument);
+  });
+}
+
+TEST(SharedEngineRanks, MemoryOutlivesTheWorld) {
+  at::Tensor kept;
+  testing::run_world(testing::Backend::ShmThreads, 1, [&](const Group& world) {
+    kept = world.allocate({100}, at::kFloat);
+    kept.fill_(3);
+  });
+  EXPECT_EQ(kept.sum().item<float>(), 300.0F);
+}
+
+// A split that took new memory for every group would run through the segment.
+TEST(SharedEngineRanks, SplitsUseTheirMemoryAgain) {
+  run_staged(
+      2,
+      [](SharedEngine& engine) {
+        std::set<std::byte*> places;
+        for (int i = 0; i < 50; ++i) {
+          auto part = engine.split(0, 0, in_time());
+          part->run({.kind = CollectiveKind::Barrier}, in_time());
+          part.reset();
+          engine.run({.kind = CollectiveKind::Barrier}, in_time());
+          at::Tensor probe = engine.allocate({4096}, at::kByte);
+          places.insert(static_cast<std::byte*>(probe.data_ptr()));
+        }
+        EXPECT_LT(places.size(), 45U);
+      },
+      {.reachable = true});
+}
+
+TEST(SharedEngineRanks, RecordsItsCalls) {
+  run_staged(2, [](SharedEngine& engine) {
+    EXPECT_EQ(engine.backend(), "staged");
+    EXPECT_EQ(engine.members(), (std::vector<int>{0, 1}));
+    EXPECT_NO_THROW(engine.check());
+    engine.run({.kind = CollectiveKind::Barrier}, in_time());
+  });
+}
+
+}  // namespace
+}  // namespace trireme::comm

@@ -1,0 +1,166 @@
+#include "trireme/comm/shared/world.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+#include <thread>
+
+#include "trireme/comm/shared/shared_engine.h"
+#include "trireme/core/error.h"
+#include "trireme/testing/check.h"
+
+namespace trireme::comm {
+namespace {
+
+using testing::contains;
+using testing::message_of;
+
+/// A watch that believes what the test tells it.
+class ToldWatch : public PeerWatch {
+ public:
+  bool is_dead(int rank) override { return dead.contains(rank); }
+  std::set<int> dead;
+};
+
+/// Three ranks whose World objects the test holds in one thread.
+struct Crew {
+  std::shared_ptr<HeapMemory> memory = std::make_shared<HeapMemory>();
+  std::shared_ptr<ToldWatch> watch = std::make_shared<ToldWatch>();
+  uint64_t control = make_world(*memory, 3);
+  std::vector<std::byte> rings = std::vector<std::byte>(kFlightRingBytes * 3 + 64);
+
+  std::unique_ptr<World> join(int rank) {
+    void* place = rings.data();
+    size_t room = rings.size();
+    auto* aligned =
+        static_cast<std::byte*>(std::align(64, kFlightRingBytes * 3, place, room));
+    return std::make_unique<World>(WorldPlace{
+        .rank = rank,
+        .size = 3,
+        .memory = memory,
+        .control = control,
+        .watch = watch,
+        .recorder = std::make_shared<FlightRecorder>(aligned, rank, 3, "", nullptr)});
+  }
+};
+
+const std::vector<int> kAll = {0, 1, 2};
+
+TEST(World, HasNoTroubleAtFirst) {
+  Crew crew;
+  const auto world = crew.join(0);
+  EXPECT_EQ(world->trouble(kAll), nullptr);
+  EXPECT_NO_THROW(world->check());
+}
+
+TEST(World, StopsForEverybodyWithTheFirstReason) {
+  Crew crew;
+  const auto a = crew.join(0), b = crew.join(1);
+  b->stop(1, "first");
+  a->stop(0, "second");
+  for (const World* world : {a.get(), b.get()}) {
+    try {
+      world->check();
+      ADD_FAILURE();
+    } catch (const PeerError& error) {
+      EXPECT_EQ(error.rank(), 1);
+      EXPECT_STREQ(error.what(), "first");
+    }
+  }
+}
+
+TEST(World, CutsAReasonThatIsTooLong) {
+  Crew crew;
+  const auto world = crew.join(0);
+  world->stop(0, std::string(5000, 'x'));
+  const auto what = message_of<PeerError>([&] { world->check(); });
+  EXPECT_EQ(what, std::string(1011, 'x'));
+}
+
+TEST(World, TurnsATimeoutIntoTheSameErrorEverywhere) {
+  Crew crew;
+  const auto a = crew.join(0), b = crew.join(1);
+  EXPECT_EQ(message_of<TimeoutError>([&] { a->time_out("rank 2 is late"); }), "rank 2 is late");
+  EXPECT_EQ(message_of<TimeoutError>([&] { b->check(); }), "rank 2 is late");
+}
+
+TEST(World, NoticesADeadRankAndNamesIt) {
+  Crew crew;
+  const auto a = crew.join(0), b = crew.join(1);
+  crew.watch->dead = {1};
+  try {
+    std::rethrow_exception(a->trouble({}));
+  } catch (const PeerError& error) {
+    EXPECT_EQ(error.rank(), 1);
+    EXPECT_TRUE(contains(error.what(), "ended without leaving"));
+  }
+  EXPECT_THROW(b->check(), PeerError);
+}
+
+TEST(World, DoesNotMindARankThatLeftUnlessItIsWaitedFor) {
+  Crew crew;
+  const auto a = crew.join(0);
+  crew.join(1);  // leaves at once
+  crew.watch->dead = {1};
+  const std::vector<int> others = {0, 2};
+  EXPECT_EQ(a->trouble(others), nullptr);
+  const auto trouble = a->trouble(kAll);
+  EXPECT_TRUE(contains(
+      message_of<PeerError>([&] { std::rethrow_exception(trouble); }), "rank 1"));
+  EXPECT_NO_THROW(a->check());
+}
+
+TEST(World, TellsTheOthersWhenItIsLeftByAnException) {
+  Crew crew;
+  const auto a = crew.join(0);
+  try {
+    const auto b = crew.join(1);
+    throw std::runtime_error("storm");
+  } catch (const std::runtime_error&) {
+  }
+  EXPECT_TRUE(contains(
+      message_of<PeerError>([&] { a->check(); }), "rank 1 left its world by an exception"));
+}
+
+TEST(WorldRanks, RenewsWhenAllHaveCome) {
+  Crew crew;
+  const auto a = crew.join(0), b = crew.join(1), c = crew.join(2);
+  b->stop(1, "leak");
+  uint64_t next[3] = {};
+  std::vector<std::thread> threads;
+  for (World* world : {a.get(), b.get(), c.get()})
+    threads.emplace_back([&, world] {
+      next[world->rank()] = world->renew(
+          Deadline::after(std::chrono::seconds(10)),
+          [&] { return make_world(*crew.memory, 3); });
+    });
+  for (std::thread& thread : threads)
+    thread.join();
+  EXPECT_NE(next[0], crew.control);
+  EXPECT_EQ(next[0], next[1]);
+  EXPECT_EQ(next[0], next[2]);
+  EXPECT_EQ(message_of<PeerError>([&] { a->check(); }), "leak");
+}
+
+TEST(World, CannotRenewWithoutTheDeadOrTheAbsent) {
+  Crew crew;
+  const auto a = crew.join(0), b = crew.join(1), c = crew.join(2);
+  const auto make = [&] { return make_world(*crew.memory, 3); };
+  const auto late = message_of<TimeoutError>(
+      [&] { a->renew(Deadline::after(std::chrono::milliseconds(50)), make); });
+  EXPECT_TRUE(contains(late, "ranks 1 and 2 did not come"));
+  crew.watch->dead = {2};
+  b->control().slot(1).renewing.post(1);
+  const auto gone = message_of<PeerError>(
+      [&] { a->renew(Deadline::after(std::chrono::seconds(10)), make); });
+  EXPECT_TRUE(contains(gone, "rank 2 is gone"));
+}
+
+TEST(World, ListsRanksInWords) {
+  EXPECT_EQ(rank_list(std::vector<int>{2}), "rank 2");
+  EXPECT_EQ(rank_list(std::vector<int>{1, 3}), "ranks 1 and 3");
+  EXPECT_EQ(rank_list(std::vector<int>{0, 1, 5}), "ranks 0, 1 and 5");
+}
+
+}  // namespace
+}  // namespace trireme::comm

@@ -1,0 +1,135 @@
+// kill -9 at random moments: the survivors must always learn of it, soon, and by name.
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <thread>
+
+#include "trireme/comm/channel.h"
+#include "trireme/comm/collectives.h"
+#include "trireme/core/error.h"
+#include "trireme/testing/world.h"
+
+namespace trireme::comm {
+namespace {
+
+constexpr int kRanks = 3;
+constexpr int kRounds = 100;
+constexpr int kNoticed = 42;
+
+/// Ranks that have begun to work, in memory that the processes share.
+class Started {
+ public:
+  Started()
+      : count_(new (::mmap(
+            nullptr,
+            sizeof(std::atomic<int>),
+            PROT_READ | PROT_WRITE,
+            MAP_SHARED | MAP_ANONYMOUS,
+            -1,
+            0)) std::atomic<int>(0)) {}
+  ~Started() { ::munmap(count_, sizeof *count_); }
+  Started(const Started&) = delete;
+  Started& operator=(const Started&) = delete;
+  void add() { count_->fetch_add(1); }
+  void wait() const {
+    const Deadline deadline = Deadline::after(std::chrono::seconds(20));
+    while (count_->load() < kRanks && !deadline.expired())
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+
+ private:
+  std::atomic<int>* count_;
+};
+
+// Collectives of all sizes and messages, one after the other, until somebody dies.
+int work_until_death(const std::string& job, int rank, int victim, Started& started) {
+  const Group world =
+      testing::join_job(job, rank, kRanks, std::chrono::seconds(30));
+  const Channel out(world, {rank, (rank + 1) % kRanks});
+  const Channel in(world, {(rank + kRanks - 1) % kRanks, rank});
+  std::vector<at::Tensor> tensors;
+  for (const int64_t count : {1, 1000, 30000, 400000})
+    tensors.push_back(at::zeros({count}));
+  tensors.push_back(world.allocate({300000}, at::kFloat));
+  at::Tensor gathered = at::zeros({kRanks * 1000});
+  barrier(world);
+  started.add();
+  try {
+    for (;;) {
+      for (const at::Tensor& tensor : tensors)
+        all_reduce(world, tensor);
+      all_gather(world, gathered, tensors[1]);
+      out.send({.tensors = {tensors[1]}});
+      in.receive();
+    }
+  } catch (const PeerError& error) {
+    return error.rank() == victim ? kNoticed : 3;
+  }
+}
+
+// What the dead rank was in the middle of, as its ring in the segment told the survivors.
+std::string in_flight(const std::filesystem::path& folder, int victim) {
+  std::ifstream file(folder / text("rank_", victim, ".json"));
+  if (!file)
+    return "not started";
+  const auto record = nlohmann::json::parse(file);
+  if (record["calls"].empty() || record["calls"].back()["state"] != "started")
+    return "between calls";
+  const auto& last = record["calls"].back();
+  return last.value("call", last["kind"].get<std::string>());
+}
+
+TEST(KillProcs, EveryKillIsNoticedByName) {
+  const std::filesystem::path root =
+      std::filesystem::path(::testing::TempDir()) / testing::fresh_job_name();
+  int inside = 0;
+  for (int round = 0; round < kRounds; ++round) {
+    std::mt19937 random(static_cast<unsigned>(1000 + round));  // the fixed list of seeds
+    const int victim = static_cast<int>(random() % kRanks);
+    const auto delay = std::chrono::microseconds(random() % 15000);
+    const std::string job = testing::fresh_job_name();
+    const auto folder = root / std::to_string(round);
+    ::setenv("TRIREME_FLIGHT_DIR", folder.c_str(), 1);
+    Started started;
+    testing::Processes processes;
+    for (int rank = 0; rank < kRanks; ++rank)
+      processes.start([&, rank] { return work_until_death(job, rank, victim, started); });
+    started.wait();
+    std::this_thread::sleep_for(delay);
+    processes.kill(static_cast<size_t>(victim), SIGKILL);
+    const auto killed = std::chrono::steady_clock::now();
+    const auto endings = processes.wait(std::chrono::seconds(10));
+    const auto took = std::chrono::steady_clock::now() - killed;
+    const std::string what = in_flight(folder, victim);
+    inside += what != "not started" && what != "between calls";
+    std::cout << "round " << round << ": rank " << victim << " killed in " << what
+              << ", noticed after "
+              << std::chrono::duration_cast<std::chrono::milliseconds>(took).count()
+              << " ms\n";
+    EXPECT_LT(took, std::chrono::seconds(2));
+    for (int rank = 0; rank < kRanks; ++rank) {
+      const auto& ending = endings[static_cast<size_t>(rank)];
+      if (rank == victim) {
+        EXPECT_EQ(ending.signal, SIGKILL);
+      } else {
+        EXPECT_EQ(ending.exit_code, kNoticed) << "round " << round << " rank " << rank;
+      }
+    }
+  }
+  ::unsetenv("TRIREME_FLIGHT_DIR");
+  std::filesystem::remove_all(root);
+  EXPECT_GT(inside, kRounds / 2) << "too few kills landed inside a call to prove much";
+}
+
+}  // namespace
+}  // namespace trireme::comm
