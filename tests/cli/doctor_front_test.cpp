@@ -58,10 +58,10 @@ TEST(DoctorFront, SaysWhatItKnows) {
 }
 
 TEST(DoctorFront, SaysWhatIsNotThere) {
-  const std::string out = to_text(
-      {.machine = {.cpu = "Abacus", .cores = 1},
-       .shared_memory_problem = "[core] none",
-       .launch_problem = "[core] wanted RANK"});
+  DoctorFacts facts;
+  facts.shared_memory_problem = "[core] none";
+  facts.launch_problem = "[core] wanted RANK";
+  const std::string out = to_text(facts);
   EXPECT_NE(out.find("shared memory   [core] none\n"), std::string::npos) << out;
   EXPECT_NE(out.find("GPU             none (no /dev/nvidia0 …)\n"), std::string::npos);
   EXPECT_NE(out.find("launcher        wrong: [core] wanted RANK\n"), std::string::npos);
@@ -82,7 +82,9 @@ TEST(DoctorFront, GivesTheSameToMachines) {
 }
 
 TEST(DoctorFront, TellsMachinesOfProblems) {
-  const DoctorFacts facts{.shared_memory_problem = "none", .launch_problem = "bad"};
+  DoctorFacts facts;
+  facts.shared_memory_problem = "none";
+  facts.launch_problem = "bad";
   const auto json = nlohmann::json::parse(to_json(facts, "", "it failed"));
   EXPECT_EQ(json["shared_memory"]["problem"], "none");
   EXPECT_EQ(json["launcher"]["problem"], "bad");

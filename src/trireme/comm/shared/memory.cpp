@@ -84,7 +84,10 @@ void BlockMap::give_back(uint64_t offset) {
       bytes += length;
     }
   }
-  add_free(offset, bytes);
+  if (offset + bytes == next_)
+    next_ = offset;  // never leave a hole at the end: it may not be committed
+  else
+    add_free(offset, bytes);
 }
 
 void BlockMap::add_free(uint64_t offset, uint64_t bytes) {

@@ -74,7 +74,7 @@ class BlockMap {
   /// The offset of a block of `bytes` (rounded up to the alignment); `end` if there is none.
   uint64_t take(size_t bytes);
   void give_back(uint64_t offset);
-  /// Everything that was ever handed out lies below.
+  /// Everything that is handed out lies below.
   uint64_t high_water() const { return next_; }
   uint64_t end() const { return end_; }
   uint64_t begin() const { return begin_; }

@@ -33,11 +33,11 @@ void copy_piece(std::byte* out, const std::byte* in, size_t bytes) {
 }
 
 // What we give to ourselves needs no staging.
-void take_own(const Move& m) {
-  if (m.call.give.empty() || m.call.take.empty())
+void take_own(const Collective& call, size_t rank, bool apart) {
+  if (call.give.empty() || call.take.empty())
     return;
-  const Piece& own = m.call.take[static_cast<size_t>(m.rank())];
-  const Piece& from = m.call.give[m.apart ? static_cast<size_t>(m.rank()) : 0];
+  const Piece& own = call.take[rank];
+  const Piece& from = call.give[apart ? rank : 0];
   copy_piece(own.data, from.data, std::min(own.bytes, from.bytes));
 }
 
@@ -79,9 +79,12 @@ void take_in_place(const Move& m, std::span<const Place> places) {
 
 }  // namespace
 
+void run_alone(const Collective& call) { take_own(call, 0, false); }
+
 void run_move(GroupSteps& steps, const Collective& call) {
   const bool apart =
       call.kind == CollectiveKind::Scatter || call.kind == CollectiveKind::AllToAll;
+  const auto own = static_cast<size_t>(steps.rank());
   const Move move{
       .steps = steps,
       .call = call,
@@ -92,16 +95,16 @@ void run_move(GroupSteps& steps, const Collective& call) {
     const size_t place = steps.stage(whole * move.pieces());
     stage_window(move, place, 0, whole);
     steps.enter();
-    take_own(move);
+    take_own(call, own, apart);
     return take_window(move, place, 0, whole);
   }
   PerRank<Place> places(steps.size());
   if (enter_with_place(steps, call, places.span())) {
-    take_own(move);
+    take_own(call, own, apart);
     take_in_place(move, places.span());
     return steps.meet();
   }
-  take_own(move);
+  take_own(call, own, apart);
   const size_t room = std::min(kChunk, steps.half_bytes());
   const size_t window = std::max(kLine, room / move.pieces() / kLine * kLine);
   for (size_t at = 0; at < move.longest; at += window) {

@@ -77,30 +77,36 @@ bool RingSender::try_put(const Message& message, const MessageLayout& layout) {
   uint64_t payload = 0;
   if (!slot_free() || !store(message, layout, payload))
     return false;
-  auto record = world().recorder().begin(
-      flight_call(place_, FlightKind::Send, layout.total_bytes, sent_ + 1));
   ring_->slot(sent_) = {payload, layout.total_bytes};
   ring_->sent.post(++sent_);
-  record.done();
   return true;
 }
 
 bool RingSender::try_send(const Message& message) {
   std::lock_guard lock(mutex_);
   world().check();
-  return try_put(message, measure(message));
+  const MessageLayout layout = measure(message);
+  if (!try_put(message, layout))
+    return false;
+  world()
+      .recorder()
+      .begin(flight_call(place_, FlightKind::Send, layout.total_bytes, sent_))
+      .done();
+  return true;
 }
 
 void RingSender::send(const Message& message, const Deadline& deadline) {
   std::lock_guard lock(mutex_);
   world().check();
   const MessageLayout layout = measure(message);
+  auto record = world().recorder().begin(
+      flight_call(place_, FlightKind::Send, layout.total_bytes, sent_ + 1));
   const WorldGuard guard(world(), peers_);
   for (;;) {
     const uint32_t freed = ring_->freed.value.load(std::memory_order_acquire);
     const uint32_t taken = ring_->taken.value.load(std::memory_order_acquire);
     if (try_put(message, layout))
-      return;
+      return record.done();
     // Full: of messages, or of bytes that the receiver still holds.
     const bool no_slot = !slot_free();
     Flag& flag = no_slot ? ring_->taken : ring_->freed;
@@ -111,8 +117,6 @@ void RingSender::send(const Message& message, const Deadline& deadline) {
 }
 
 void RingSender::time_out(const Deadline& deadline, size_t bytes) const {
-  auto record = world().recorder().begin(
-      flight_call(place_, FlightKind::Send, bytes, sent_ + 1));  // ends as failed
   const uint32_t waiting = sent_ - ring_->taken.value.load(std::memory_order_acquire);
   throw TimeoutError(text(
       "[comm] expected room for ",
@@ -157,27 +161,34 @@ bool RingReceiver::connect() {
   return true;
 }
 
-Message RingReceiver::take() {
+FlightRecorder::Record RingReceiver::begin_record() const {
+  return world().recorder().begin(
+      flight_call(place_, FlightKind::Receive, 0, taken_ + 1));
+}
+
+Message RingReceiver::take(FlightRecorder::Record& record) {
   const RingControl::Slot slot = ring_->slot(taken_);
-  auto record = world().recorder().begin(
-      flight_call(place_, FlightKind::Receive, slot.bytes, taken_ + 1));
+  record.set_what(slot.bytes);
   Message message = load(slot);
   ring_->taken.post(++taken_);
-  record.done();
   return message;
 }
 
 std::optional<Message> RingReceiver::try_receive() {
   std::lock_guard lock(mutex_);
-  if (connect() && ring_->sent.reached(taken_ + 1))
-    return take();
   world().check();
-  return std::nullopt;
+  if (!connect() || !ring_->sent.reached(taken_ + 1))
+    return std::nullopt;
+  auto record = begin_record();
+  Message message = take(record);
+  record.done();
+  return message;
 }
 
 Message RingReceiver::receive(const Deadline& deadline) {
   std::lock_guard lock(mutex_);
   world().check();
+  auto record = begin_record();  // from the start, so that it shows what a rank waits for
   const WorldGuard guard(world(), peers_);
   Flag& changes = place_.directory->changes(place_.peer);
   for (;;) {
@@ -189,12 +200,12 @@ Message RingReceiver::receive(const Deadline& deadline) {
   }
   if (!wait_until(ring_->sent, taken_ + 1, world().policy(), guard, deadline))
     time_out(deadline);
-  return take();
+  Message message = take(record);
+  record.done();
+  return message;
 }
 
 void RingReceiver::time_out(const Deadline& deadline) const {
-  auto record = world().recorder().begin(
-      flight_call(place_, FlightKind::Receive, 0, taken_ + 1));  // ends as failed
   throw TimeoutError(text(
       "[comm] expected message ",
       taken_ + 1,

@@ -98,7 +98,8 @@ class RingReceiver : public ReceivePort {
 
  private:
   bool connect();
-  Message take();
+  FlightRecorder::Record begin_record() const;
+  Message take(FlightRecorder::Record& record);
   [[noreturn]] void time_out(const Deadline& deadline) const;
 
   PortPlace place_;

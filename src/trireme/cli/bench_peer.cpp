@@ -1,0 +1,54 @@
+#include "trireme/cli/bench_peer.h"
+
+#include "trireme/core/error.h"
+#include "trireme/core/escape.h"
+
+namespace trireme::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kPythonRemedy =
+    "start the program through ./trireme, or set TRIREME_PYTHON to a Python that has "
+    "PyTorch";
+
+std::vector<fs::path> peer_folders(const Environment& env, const fs::path& program) {
+  if (const auto wish = env.find("TRIREME_PEERS"); wish && !wish->empty())
+    return {fs::path(*wish)};
+  const fs::path prefix = program.parent_path().parent_path();
+  std::vector<fs::path> folders{prefix / "share" / "trireme" / "peers"};
+  // Only a build folder looks outside of itself: build/release/bin -> bench/peers.
+  if (std::error_code none; fs::exists(prefix / "CMakeCache.txt", none))
+    folders.push_back(prefix.parent_path().parent_path() / "bench" / "peers");
+  return folders;
+}
+
+}  // namespace
+
+PeerCommand find_peer(
+    const std::string& bench, const Environment& env, const fs::path& program) {
+  const auto python = env.find("TRIREME_PYTHON");
+  if (!python || python->empty())
+    return {
+        .command = {}, .missing = text("TRIREME_PYTHON is not set; ", kPythonRemedy)};
+  const std::vector<fs::path> folders = peer_folders(env, program);
+  for (const fs::path& folder : folders) {
+    const fs::path script = folder / text(bench, ".py");
+    if (std::error_code none; fs::exists(script, none))
+      return {.command = {std::string(*python), script.string()}, .missing = {}};
+  }
+  return {
+      .command = {},
+      .missing = text(
+          "there is no ",
+          bench,
+          ".py in ",
+          in_quotes(folders.back().string()),
+          "; set TRIREME_PEERS to the source tree's bench/peers")};
+}
+
+fs::path this_program() {
+  return fs::read_symlink("/proc/self/exe");
+}
+
+}  // namespace trireme::cli

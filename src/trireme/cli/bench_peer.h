@@ -1,0 +1,31 @@
+// Where the peer is: the Python that has PyTorch, and the scripts that measure it.
+#pragma once
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "trireme/core/environment.h"
+
+namespace trireme::cli {
+
+/// How to start a peer's worker, or why that cannot be done.
+struct PeerCommand {
+  std::vector<std::string> command;
+  /// A sentence that says what is missing and how to get it; empty if nothing is.
+  std::string missing;
+};
+
+/// Looks for the peer of one benchmark. The Python is TRIREME_PYTHON (`./trireme` sets
+/// it). The script `<bench>.py` lies in TRIREME_PEERS, else in the installed
+/// `<prefix>/share/trireme/peers`, else, for a program in a build folder, in the source
+/// tree's bench/peers. Whether this Python has PyTorch shows when it starts.
+PeerCommand find_peer(
+    const std::string& bench,
+    const Environment& env,
+    const std::filesystem::path& program);
+
+/// This program's own file.
+std::filesystem::path this_program();
+
+}  // namespace trireme::cli

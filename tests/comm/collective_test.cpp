@@ -1,0 +1,120 @@
+// The word that all ranks must agree on, and what errors say about it.
+#include "trireme/comm/collective.h"
+
+#include <set>
+
+#include <gtest/gtest.h>
+
+namespace trireme::comm {
+namespace {
+
+using c10::ScalarType;
+
+TEST(Collective, SignatureTellsEveryFieldApart) {
+  std::set<uint64_t> seen;
+  size_t calls = 0;
+  for (int kind = 0; kind <= static_cast<int>(CollectiveKind::AllToAll); ++kind)
+    for (int op = 0; op <= static_cast<int>(ReduceOp::BitOr); ++op)
+      for (int dtype = 0; dtype < static_cast<int>(ScalarType::Undefined); ++dtype)
+        for (const int root : {-1, 0, 1, 7})
+          for (const int64_t count : {0, 1, 65536}) {
+            ++calls;
+            seen.insert(signature(
+                {.kind = static_cast<CollectiveKind>(kind),
+                 .op = static_cast<ReduceOp>(op),
+                 .dtype = static_cast<ScalarType>(dtype),
+                 .root = root,
+                 .count = count}));
+          }
+  EXPECT_EQ(seen.size(), calls);
+}
+
+// As many ranks as a world of threads may have.
+TEST(Collective, SignatureTellsEveryRootApart) {
+  std::set<uint64_t> seen;
+  for (int root = -1; root < 4096; ++root) {
+    const uint64_t packed = signature(
+        {.kind = CollectiveKind::Broadcast,
+         .dtype = ScalarType::Float,
+         .root = root,
+         .count = 3});
+    seen.insert(packed);
+    if (root >= 0) {
+      EXPECT_EQ(
+          describe(packed), "broadcast float32[3] from rank " + std::to_string(root));
+    }
+  }
+  EXPECT_EQ(seen.size(), 4097U);
+}
+
+TEST(Collective, SignatureIsExactForAHundredBillionElements) {
+  const int64_t count = 100'000'000'001;
+  EXPECT_EQ(
+      describe(signature(
+          {.kind = CollectiveKind::AllReduce,
+           .dtype = ScalarType::BFloat16,
+           .count = count})),
+      "all_reduce sum bfloat16[100000000001]");
+}
+
+TEST(Collective, DescribesWhatWasCalled) {
+  const auto words = [](const Collective& call) { return describe(signature(call)); };
+  EXPECT_EQ(words({}), "barrier");
+  EXPECT_EQ(
+      words(
+          {.kind = CollectiveKind::Reduce,
+           .op = ReduceOp::Max,
+           .dtype = ScalarType::Long,
+           .root = 2,
+           .count = 5}),
+      "reduce max int64[5] to rank 2");
+  EXPECT_EQ(
+      words(
+          {.kind = CollectiveKind::ReduceScatter,
+           .op = ReduceOp::Mean,
+           .dtype = ScalarType::Half,
+           .count = 8}),
+      "reduce_scatter mean float16[8]");
+  EXPECT_EQ(
+      words({.kind = CollectiveKind::AllGather, .count = 1}), "all_gather uint8[1]");
+  EXPECT_EQ(
+      words({.kind = CollectiveKind::Gather, .root = 0, .count = 4}),
+      "gather uint8[4] to rank 0");
+  EXPECT_EQ(
+      words({.kind = CollectiveKind::Scatter, .root = 1, .count = 0}),
+      "scatter uint8[0] from rank 1");
+  EXPECT_EQ(
+      words({.kind = CollectiveKind::AllToAll, .count = 2}), "all_to_all uint8[2]");
+}
+
+TEST(Collective, NamesEveryOp) {
+  std::string names;
+  for (int op = 0; op <= static_cast<int>(ReduceOp::BitOr); ++op)
+    names += to_string(static_cast<ReduceOp>(op)) + " ";
+  EXPECT_EQ(names, "sum mean min max product bit_and bit_or ");
+}
+
+// A flight record may hold any bits.
+TEST(Collective, TakesNumbersThatMeanNothing) {
+  EXPECT_EQ(to_string(static_cast<CollectiveKind>(15)), "unknown call");
+  EXPECT_EQ(to_string(static_cast<ReduceOp>(7)), "unknown op");
+  EXPECT_NE(describe(~uint64_t{0}), "");
+}
+
+TEST(Collective, NamesDtypesAsUsersWriteThem) {
+  EXPECT_EQ(dtype_name(ScalarType::Byte), "uint8");
+  EXPECT_EQ(dtype_name(ScalarType::Char), "int8");
+  EXPECT_EQ(dtype_name(ScalarType::Short), "int16");
+  EXPECT_EQ(dtype_name(ScalarType::Int), "int32");
+  EXPECT_EQ(dtype_name(ScalarType::Long), "int64");
+  EXPECT_EQ(dtype_name(ScalarType::Half), "float16");
+  EXPECT_EQ(dtype_name(ScalarType::BFloat16), "bfloat16");
+  EXPECT_EQ(dtype_name(ScalarType::Float), "float32");
+  EXPECT_EQ(dtype_name(ScalarType::Double), "float64");
+  EXPECT_EQ(dtype_name(ScalarType::Bool), "bool");
+  EXPECT_EQ(dtype_name(ScalarType::ComplexFloat), "complexfloat");
+  EXPECT_EQ(dtype_name(ScalarType::Float8_e5m2), "float8_e5m2");
+}
+
+}  // namespace
+}  // namespace trireme::comm
