@@ -12,6 +12,26 @@
 #include "trireme/version.h"
 
 namespace trireme::cli {
+namespace {
+
+int parse_and_run(CLI::App& app, int argc, const char* const* argv) {
+  int exit_code = 0;
+  add_train(app, exit_code);
+  add_bench(app, exit_code);
+  add_doctor(app, exit_code);
+  try {
+    app.parse(argc, argv);
+    return exit_code;
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 2;
+  } catch (const std::exception& error) {
+    std::cout.flush();  // what is done comes before what failed
+    std::cerr << "trireme: " << error.what() << "\n";
+    return 1;
+  }
+}
+
+}  // namespace
 
 int run_commands(int argc, const char* const* argv) {
   CLI::App app("The commands of Trireme that need libtorch", "trireme");
@@ -19,24 +39,12 @@ int run_commands(int argc, const char* const* argv) {
       "--version", std::string(kVersion), "Print the version and exit");
   app.require_subcommand(1);
   app.failure_message(usage_error);
-  int exit_code = 0;
-  add_train(app, exit_code);
-  add_bench(app, exit_code);
-  add_doctor(app, exit_code);
-  try {
-    app.parse(argc, argv);
-    if (!std::cout.flush()) {
-      std::cerr << "trireme: cannot write to stdout\n";
-      return exit_code == 0 ? 1 : exit_code;
-    }
-    return exit_code;
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 2;
-  } catch (const std::exception& error) {
-    std::cout.flush();
-    std::cerr << "trireme: " << error.what() << "\n";
-    return 1;
+  const int code = parse_and_run(app, argc, argv);
+  if (!std::cout.flush()) {
+    std::cerr << "trireme: cannot write to stdout\n";
+    return code == 0 ? 1 : code;
   }
+  return code;
 }
 
 }  // namespace trireme::cli

@@ -107,8 +107,10 @@ at::Tensor decode_tensor(Reader& reader, std::span<std::byte> bytes, TensorMaker
   for (int64_t& size : sizes)
     size = reader.get<int64_t>();
   const size_t length = checked_bytes(sizes, dtype, bytes.size());
+#ifndef TRIREME_PLANTED_BUG  // the fuzzer must find its absence
   if (record.offset > bytes.size() - length || record.offset % kMessageAlignment != 0)
     refuse(text("a tensor at offset ", record.offset));
+#endif
   at::Tensor tensor = maker.make(bytes.data() + record.offset, sizes, dtype);
   if ((record.flags & kRequiresGrad) != 0 && (c10::isFloatingType(dtype) || c10::isComplexType(dtype)))
     tensor.set_requires_grad(true);

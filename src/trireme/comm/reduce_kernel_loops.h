@@ -302,6 +302,12 @@ inline ReduceKernel find_kernel(ReduceOp op, c10::ScalarType dtype) {
       return integer_kernel<int32_t, uint32_t>(op);
     case c10::ScalarType::Long:
       return integer_kernel<int64_t, uint64_t>(op);
+    case c10::ScalarType::UInt16:
+      return integer_kernel<uint16_t, uint16_t>(op);
+    case c10::ScalarType::UInt32:
+      return integer_kernel<uint32_t, uint32_t>(op);
+    case c10::ScalarType::UInt64:
+      return integer_kernel<uint64_t, uint64_t>(op);
     case c10::ScalarType::Bool:
       return bool_kernel(op);
     default:

@@ -17,6 +17,11 @@ bool in_c1(unsigned char byte) {
 // UTF-8 (0xc2 0x9b) and as a bare byte. Elsewhere in UTF-8 such bytes are innocent.
 bool is_control(std::string_view text, std::size_t i) {
   const unsigned char byte = byte_at(text, i);
+#ifdef TRIREME_PLANTED_BUG  // the fuzzer must find it
+  if (byte == 0x1b) {
+    return false;
+  }
+#endif
   if (byte < 0x20 || byte == 0x7f) {
     return true;
   }
