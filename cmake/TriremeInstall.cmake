@@ -14,6 +14,9 @@ if(TARGET trireme-torch)
   set_target_properties(trireme-torch PROPERTIES INSTALL_RPATH "${TRIREME_TORCH}/lib")
 endif()
 
+install(FILES "${PROJECT_SOURCE_DIR}/bench/peers/comm.py"
+  DESTINATION "${CMAKE_INSTALL_DATADIR}/trireme/peers")
+
 # A static module hands the packages that it links on to those who link it, private ones too:
 # whoever finds Trireme has to find them first.
 get_target_property(modules trireme_all INTERFACE_LINK_LIBRARIES)

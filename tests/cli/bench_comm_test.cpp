@@ -80,6 +80,7 @@ TEST(BenchCommProcs, SaysWhyAPeerDoesNotStart) {
   EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
   expect_within(outcome, "No peer: [cli] expected an answer from gloo worker");
   expect_within(outcome, "exit code 1");
+  expect_within(outcome, "To get the peer, start the program through ./trireme");
 }
 
 TEST(BenchCommProcs, MeasuresAbortsWithinProcessesAndThreads) {

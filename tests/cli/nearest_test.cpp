@@ -23,5 +23,10 @@ TEST(Nearest, TakesAnyLength) {
   EXPECT_EQ(nearest("x", {}), "");
 }
 
+TEST(Nearest, DoesNotGuessBeyondItsLimit) {
+  EXPECT_EQ(nearest("abc", {"abd"}, 1), "abd");
+  EXPECT_EQ(nearest("abc", {"add"}, 1), "");
+}
+
 }  // namespace
 }  // namespace trireme::cli

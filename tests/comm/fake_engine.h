@@ -83,8 +83,7 @@ class FakeEngine : public Engine {
     if (on_run)
       on_run(call);
   }
-  std::shared_ptr<Engine> split(
-      int color, int key, const Deadline& deadline) override {
+  std::shared_ptr<Engine> split(int color, int key, const Deadline& deadline) override {
     splits.emplace_back(color, key);
     split_allowed = deadline.allowed();
     return color < 0 ? nullptr : std::make_shared<FakeEngine>(0, 1);

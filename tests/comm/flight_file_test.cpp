@@ -67,6 +67,16 @@ TEST(FlightFile, ReadsARecord) {
   EXPECT_EQ(file.calls[1].tag, -5);
 }
 
+TEST(FlightFile, KnowsWhenItWasWritten) {
+  const std::string plain = record(0, 2);
+  EXPECT_EQ(parse_flight(plain, "f").written_ns, 0);
+  const auto dated = [&plain](const std::string& time) {
+    return replaced(plain, "\"size\"", text("\"written_ns\": ", time, ", \"size\""));
+  };
+  EXPECT_EQ(parse_flight(dated("77"), "f").written_ns, 77);
+  EXPECT_THROW(parse_flight(dated("\"now\""), "f"), InvalidArgument);
+}
+
 TEST(FlightFile, NamesTheFileAndTheMember) {
   const auto parse = [](const std::string& json) {
     return message_of([&] { parse_flight(json, "f.json"); });

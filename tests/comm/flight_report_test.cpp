@@ -202,7 +202,34 @@ TEST(FlightReport, NotesWhoIsMissingAndWhoDied) {
           "recorded reason of rank 1: because\\n",
           "recorded reason of ranks 0 and 2: why",
           "no record of ranks 3 to 5 of 6",
-          "rank 1 had died: its record was written by rank 0"}));
+          "the record of rank 1 was written by rank 0: it had died, or was busy "
+          "elsewhere"}));
+}
+
+TEST(FlightReport, CountsFromTheTimeOfWriting) {
+  auto files = world(2, 1);
+  files[0].calls.push_back(collective(2, "barrier", FlightState::Started));
+  files[0].written_ns = 62 * kSecond;
+  EXPECT_EQ(
+      report(files).findings,
+      (Lines{
+          "rank 1 never came to call 2 of group world (barrier); its last finished "
+          "call is "
+          "1, 60.5 s before the end",
+          "rank 0 did not finish call 2 of group world (barrier), begun 60.0 s before "
+          "the "
+          "end"}));
+}
+
+TEST(FlightReport, NotesRecordsOfAnEarlierJob) {
+  auto files = world(2, 1);
+  files[0].written_ns = 1000 * kSecond;
+  files[1].written_ns = 10 * kSecond;
+  EXPECT_EQ(
+      report(files).notes.back(),
+      "the record of rank 1 is 990.0 s older than the newest: perhaps it is of an "
+      "earlier "
+      "job");
 }
 
 }  // namespace

@@ -111,12 +111,24 @@ TEST(Message, CarriesEveryDtype) {
   const at::Tensor raw = at::arange(96, at::kByte);
   Message message;
   for (const auto dtype :
-       {at::kByte,          at::kChar,          at::kShort,
-        at::kInt,           at::kLong,          at::kHalf,
-        at::kFloat,         at::kDouble,        at::kComplexHalf,
-        at::kComplexFloat,  at::kComplexDouble, at::kBFloat16,
-        at::kFloat8_e5m2,   at::kFloat8_e4m3fn, at::kFloat8_e5m2fnuz,
-        at::kUInt16,        at::kUInt32,        at::kUInt64,
+       {at::kByte,
+        at::kChar,
+        at::kShort,
+        at::kInt,
+        at::kLong,
+        at::kHalf,
+        at::kFloat,
+        at::kDouble,
+        at::kComplexHalf,
+        at::kComplexFloat,
+        at::kComplexDouble,
+        at::kBFloat16,
+        at::kFloat8_e5m2,
+        at::kFloat8_e4m3fn,
+        at::kFloat8_e5m2fnuz,
+        at::kUInt16,
+        at::kUInt32,
+        at::kUInt64,
         at::kFloat8_e4m3fnuz})
     message.tensors.push_back(raw.view(dtype));
   message.tensors.push_back(raw.remainder(2).to(at::kBool));
@@ -242,22 +254,25 @@ TEST(Message, RefusesTooManyTensors) {
 
 TEST(Message, RefusesALongHeader) {
   EXPECT_EQ(
-      message_of<InvalidArgument>([] {
-        measure({.header = {.bytes = std::string(4097, 'x')}});
-      }),
-      "[comm] expected at most 4096 header bytes in a message, got 4097; send them as a "
+      message_of<InvalidArgument>(
+          [] { measure({.header = {.bytes = std::string(4097, 'x')}}); }),
+      "[comm] expected at most 4096 header bytes in a message, got 4097; send them as "
+      "a "
       "uint8 tensor");
 }
 
-// ---- damaged bytes ---------------------------------------------------------------------
+// ---- damaged bytes
+// ---------------------------------------------------------------------
 
 // Two tensors and header bytes: 24 bytes, then 16 + 2 * 8, 16, 16 + 8, then the text.
 constexpr size_t kMagicAt = 0, kCountAt = 4, kHeaderBytesAt = 16;
-constexpr size_t kFlagsAt = 24, kDtypeAt = 25, kDimsAt = 26, kOffsetAt = 32, kSizeAt = 40;
+constexpr size_t kFlagsAt = 24, kDtypeAt = 25, kDimsAt = 26, kOffsetAt = 32,
+                 kSizeAt = 40;
 
 Message sample() {
   return {
-      .tensors = {at::arange(6, at::kFloat).reshape({2, 3}), at::Tensor(), at::ones({5})},
+      .tensors =
+          {at::arange(6, at::kFloat).reshape({2, 3}), at::Tensor(), at::ones({5})},
       .header = {.word = 11, .bytes = "abc"}};
 }
 
@@ -377,7 +392,8 @@ TEST(Message, NeverReadsBeyondDamagedBytes) {
         for (const at::Tensor& tensor : decoded(*bytes).tensors)
           if (tensor.defined() && tensor.nbytes() > 0) {
             // Reads every byte.
-            EXPECT_EQ(std::memcmp(tensor.data_ptr(), tensor.data_ptr(), tensor.nbytes()), 0);
+            EXPECT_EQ(
+                std::memcmp(tensor.data_ptr(), tensor.data_ptr(), tensor.nbytes()), 0);
           }
       } catch (const InvalidArgument&) {
         ++refused;

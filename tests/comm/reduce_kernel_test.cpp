@@ -41,7 +41,8 @@ std::vector<Isa> isas() {
   return found;
 }
 
-// ---- the plain loop --------------------------------------------------------------------
+// ---- the plain loop
+// --------------------------------------------------------------------
 
 template <class T>
 struct Arithmetic {
@@ -58,32 +59,25 @@ struct Arithmetic<c10::BFloat16> {
 
 template <class W>
 W plain_step(ReduceOp op, W a, W b) {
-  if constexpr (std::is_same_v<W, bool>) {
-    const bool any =
-        op == ReduceOp::Sum || op == ReduceOp::Max || op == ReduceOp::BitOr;
-    return any ? a || b : a && b;
+  if (op == ReduceOp::Min)
+    return a < b || a != a ? a : b;
+  if (op == ReduceOp::Max)
+    return a > b || a != a ? a : b;
+  if constexpr (std::is_integral_v<W>) {
+    // 64 bits without a sign, cut down to the dtype: wraps for every width.
+    const auto x = static_cast<uint64_t>(a), y = static_cast<uint64_t>(b);
+    if (op == ReduceOp::BitAnd)
+      return static_cast<W>(x & y);
+    if (op == ReduceOp::BitOr)
+      return static_cast<W>(x | y);
+    return static_cast<W>(op == ReduceOp::Product ? x * y : x + y);
   } else {
-    if (op == ReduceOp::Min)
-      return a < b || a != a ? a : b;
-    if (op == ReduceOp::Max)
-      return a > b || a != a ? a : b;
-    if constexpr (std::is_integral_v<W>) {
-      // 64 bits without a sign, cut down to the dtype: wraps for every width.
-      const auto x = static_cast<uint64_t>(a), y = static_cast<uint64_t>(b);
-      if (op == ReduceOp::BitAnd)
-        return static_cast<W>(x & y);
-      if (op == ReduceOp::BitOr)
-        return static_cast<W>(x | y);
-      return static_cast<W>(op == ReduceOp::Product ? x * y : x + y);
-    } else {
-      return op == ReduceOp::Product ? a * b : a + b;
-    }
+    return op == ReduceOp::Product ? a * b : a + b;
   }
 }
 
 template <class T>
-std::vector<T> plain(
-    ReduceOp op, const std::vector<const T*>& in, size_t count) {
+std::vector<T> plain(ReduceOp op, const std::vector<const T*>& in, size_t count) {
   using Wide = typename Arithmetic<T>::Wide;
   std::vector<T> out(count);
   for (size_t i = 0; i < count; ++i) {
@@ -99,7 +93,6 @@ std::vector<T> plain(
   return out;
 }
 
-
 // The same bits, or NaN in both: which NaN is up to the processor.
 template <class T>
 bool same_value(const T& a, const T& b) {
@@ -111,7 +104,8 @@ bool same_value(const T& a, const T& b) {
     return std::isnan(static_cast<double>(a)) && std::isnan(static_cast<double>(b));
 }
 
-// ---- the comparison --------------------------------------------------------------------
+// ---- the comparison
+// --------------------------------------------------------------------
 
 // Any bits for the dtype: with floats that is every kind of number.
 template <class T>
@@ -123,7 +117,8 @@ std::vector<T> any_values(size_t count, std::mt19937_64& random) {
     if constexpr (!std::is_integral_v<T>) {
       if (bits % 2 == 0) {
         value = static_cast<T>(
-            static_cast<float>(static_cast<int64_t>(bits >> 40) - (1 << 23)) / 65536.0F);
+            static_cast<float>(static_cast<int64_t>(bits >> 40) - (1 << 23)) /
+            65536.0F);
         continue;
       }
       bits = random();
@@ -198,12 +193,14 @@ void check_dtype(ScalarType dtype) {
           for (const size_t offset : {0, 1, 3})
             for (const Output output :
                  {Output::OfItsOwn, Output::FirstSource, Output::LastSource})
-              ASSERT_TRUE(matches<T>(
-                  {isa, op, sources, count, offset, output}, dtype, random));
+              ASSERT_TRUE(
+                  matches<T>({isa, op, sources, count, offset, output}, dtype, random));
     }
 }
 
-TEST(ReduceKernel, MatchesAPlainLoopForFloat32) { check_dtype<float>(ScalarType::Float); }
+TEST(ReduceKernel, MatchesAPlainLoopForFloat32) {
+  check_dtype<float>(ScalarType::Float);
+}
 TEST(ReduceKernel, MatchesAPlainLoopForFloat64) {
   check_dtype<double>(ScalarType::Double);
 }
@@ -213,13 +210,24 @@ TEST(ReduceKernel, MatchesAPlainLoopForFloat16) {
 TEST(ReduceKernel, MatchesAPlainLoopForBfloat16) {
   check_dtype<c10::BFloat16>(ScalarType::BFloat16);
 }
-TEST(ReduceKernel, MatchesAPlainLoopForUint8) { check_dtype<uint8_t>(ScalarType::Byte); }
-TEST(ReduceKernel, MatchesAPlainLoopForInt8) { check_dtype<int8_t>(ScalarType::Char); }
-TEST(ReduceKernel, MatchesAPlainLoopForInt16) { check_dtype<int16_t>(ScalarType::Short); }
-TEST(ReduceKernel, MatchesAPlainLoopForInt32) { check_dtype<int32_t>(ScalarType::Int); }
-TEST(ReduceKernel, MatchesAPlainLoopForInt64) { check_dtype<int64_t>(ScalarType::Long); }
+TEST(ReduceKernel, MatchesAPlainLoopForUint8) {
+  check_dtype<uint8_t>(ScalarType::Byte);
+}
+TEST(ReduceKernel, MatchesAPlainLoopForInt8) {
+  check_dtype<int8_t>(ScalarType::Char);
+}
+TEST(ReduceKernel, MatchesAPlainLoopForInt16) {
+  check_dtype<int16_t>(ScalarType::Short);
+}
+TEST(ReduceKernel, MatchesAPlainLoopForInt32) {
+  check_dtype<int32_t>(ScalarType::Int);
+}
+TEST(ReduceKernel, MatchesAPlainLoopForInt64) {
+  check_dtype<int64_t>(ScalarType::Long);
+}
 
-// ---- single values, on the scalar path and on the vector path --------------------------
+// ---- single values, on the scalar path and on the vector path
+// --------------------------
 
 // The result of reducing one value a source, repeated so that vectors are used too; all
 // instruction sets must agree.
@@ -274,8 +282,7 @@ constexpr float kInf = std::numeric_limits<float>::infinity();
 
 TEST(ReduceKernel, LetsNanWinMinAndMax) {
   for (const ReduceOp op : {ReduceOp::Min, ReduceOp::Max})
-    for (const std::vector<float>& values :
-         std::vector<std::vector<float>>{
+    for (const std::vector<float>& values : std::vector<std::vector<float>>{
              {kNan, 1, 2}, {1, kNan, 2}, {1, 2, kNan}, {kNan, kInf}, {-kInf, kNan}}) {
       EXPECT_TRUE(std::isnan(reduced(op, ScalarType::Float, values)));
       const std::vector<double> wide(values.begin(), values.end());
@@ -361,7 +368,8 @@ TEST(ReduceKernel, WrapsIntegers) {
   EXPECT_EQ(reduced<int32_t>(ReduceOp::Sum, ScalarType::Int, {low, -1}), ~low);
   EXPECT_EQ(reduced<int64_t>(ReduceOp::Sum, ScalarType::Long, {lowest, -1}), ~lowest);
   EXPECT_EQ(reduced<int32_t>(ReduceOp::Product, ScalarType::Int, {low, -1}), low);
-  EXPECT_EQ(reduced<int64_t>(ReduceOp::Product, ScalarType::Long, {lowest, -1}), lowest);
+  EXPECT_EQ(
+      reduced<int64_t>(ReduceOp::Product, ScalarType::Long, {lowest, -1}), lowest);
 }
 
 // int arithmetic would overflow: 65535 * 65535 is more than an int holds.
@@ -398,7 +406,8 @@ TEST(ReduceKernel, TakesBoolAsOneBit) {
   }
 }
 
-// ---- the table -------------------------------------------------------------------------
+// ---- the table
+// -------------------------------------------------------------------------
 
 const std::set<ScalarType> kFloats = {
     ScalarType::Float, ScalarType::Double, ScalarType::Half, ScalarType::BFloat16};

@@ -1,10 +1,9 @@
 // What a test changes in its process and puts back: the log, a variable, a folder.
 #pragma once
-#include <stdlib.h>
-
 #include <filesystem>
 #include <mutex>
 #include <optional>
+#include <stdlib.h>
 #include <string>
 #include <string_view>
 #include <vector>

@@ -71,8 +71,9 @@ TEST(Work, LogsAnErrorThatNobodyWaitedForOnce) {
   }
   EXPECT_EQ(
       log.lines(),
-      Lines{"[trireme comm] error: nobody waited for an operation that failed: [comm] a "
-            "leak"});
+      Lines{
+          "[trireme comm] error: nobody waited for an operation that failed: [comm] a "
+          "leak"});
 }
 
 TEST(Work, LogsAnErrorThatIsNoException) {

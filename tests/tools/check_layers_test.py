@@ -137,6 +137,16 @@ class CheckLayers(unittest.TestCase):
         self.expect({"src/trireme/comm/error.h": "#pragma once\n"},
                     "src/trireme/comm/error.h:1", "not listed", "HEADERS")
 
+    def test_a_second_target_of_a_folder_lists_its_files(self):
+        lists = GOOD["tests/CMakeLists.txt"]
+        self.assertEqual(check({
+            "src/trireme/comm/ring.h": "#pragma once\n",
+            "src/trireme/CMakeLists.txt": GOOD["src/trireme/CMakeLists.txt"]
+            + "trireme_add_module(comm_more FOLDER comm HEADERS ring.h)\n",
+            "tests/comm/ring_test.cpp": "",
+            "tests/CMakeLists.txt": lists
+            + "trireme_add_tests(comm_more FOLDER comm SOURCES ring_test.cpp)\n"}), (0, []))
+
     def test_a_name_in_a_comment_does_not_list_it(self):
         self.expect({"src/trireme/comm/work.h": "#pragma once\n",
                      "src/trireme/comm/CMakeLists.txt": "# work.h comes later\nset(x)\n"},

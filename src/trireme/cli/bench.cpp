@@ -159,7 +159,8 @@ void add_bench(CLI::App& app, int& exit_code) {
       ->type_name("TEXT");
   bench
       ->add_option("--rounds", command->measure.rounds, "Rounds a case (else about 20)")
-      ->check(CLI::Range(1, 10000));
+      ->check(CLI::Range(1, 10000).description(""))
+      ->type_name("N");
   // How the benchmark starts its own workers; an empty group hides them from --help.
   bench->add_option("--worker", command->worker)->group("");
   bench->add_option("--worker-threads", command->worker_threads)

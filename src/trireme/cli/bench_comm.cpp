@@ -40,7 +40,7 @@ class Teams {
       // Our own failures end the benchmark; without the peer it goes on, and says so.
       if (side.team != CommTeam::Gloo)
         throw;
-      gloo_.missing = error.what();
+      gloo_.missing = text(error.what(), "\nTo get the peer, ", kPeerRemedy, ".");
       teams_.erase(side.team);
       return {};
     }

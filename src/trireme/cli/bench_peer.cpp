@@ -8,10 +8,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kPythonRemedy =
-    "start the program through ./trireme, or set TRIREME_PYTHON to a Python that has "
-    "PyTorch";
-
 std::vector<fs::path> peer_folders(const Environment& env, const fs::path& program) {
   if (const auto wish = env.find("TRIREME_PEERS"); wish && !wish->empty())
     return {fs::path(*wish)};
@@ -29,8 +25,7 @@ PeerCommand find_peer(
     const std::string& bench, const Environment& env, const fs::path& program) {
   const auto python = env.find("TRIREME_PYTHON");
   if (!python || python->empty())
-    return {
-        .command = {}, .missing = text("TRIREME_PYTHON is not set; ", kPythonRemedy)};
+    return {.command = {}, .missing = text("TRIREME_PYTHON is not set; ", kPeerRemedy)};
   const std::vector<fs::path> folders = peer_folders(env, program);
   for (const fs::path& folder : folders) {
     const fs::path script = folder / text(bench, ".py");

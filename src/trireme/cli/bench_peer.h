@@ -9,6 +9,11 @@
 
 namespace trireme::cli {
 
+/// What to do about a Python that is missing or does not work.
+inline constexpr const char* kPeerRemedy =
+    "start the program through ./trireme, or set TRIREME_PYTHON to a Python that has "
+    "PyTorch";
+
 /// How to start a peer's worker, or why that cannot be done.
 struct PeerCommand {
   std::vector<std::string> command;

@@ -76,7 +76,7 @@ std::vector<std::string> merged_environment(const Environment::Variables& more) 
 
 std::string ending_text(int status) {
   if (WIFSIGNALED(status))
-    return text("killed by signal ", WTERMSIG(status));
+    return text("was killed by signal ", WTERMSIG(status));
   return text("ended with exit code ", WEXITSTATUS(status));
 }
 
@@ -228,7 +228,7 @@ void WorkerTeam::read_some(size_t index) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   worker.pid = -1;
-  give_up(index, text("a worker that was ", ending_text(status)));
+  give_up(index, text("a worker that ", ending_text(status)));
 }
 
 void WorkerTeam::give_up(size_t index, const std::string& got) {

@@ -1,7 +1,6 @@
 #include "trireme/cli/nearest.h"
 
 #include <algorithm>
-#include <limits>
 
 namespace trireme::cli {
 namespace {
@@ -26,10 +25,11 @@ size_t distance(std::string_view a, std::string_view b) {
 
 }  // namespace
 
-std::string nearest(std::string_view word, const std::vector<std::string>& candidates) {
+std::string nearest(
+    std::string_view word, const std::vector<std::string>& candidates, size_t most) {
   // Nobody means a known word by something longer, and the table grows with the length.
   word = word.substr(0, 100);
-  size_t least = std::numeric_limits<size_t>::max();
+  size_t least = most + 1;
   std::string found;
   for (const std::string& candidate : candidates)
     if (const size_t steps = distance(word, candidate); steps < least) {

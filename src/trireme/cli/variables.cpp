@@ -8,6 +8,7 @@
 #include "trireme/core/error.h"
 #include "trireme/core/launch_env.h"
 #include "trireme/core/log.h"
+#include "trireme/version.h"
 
 namespace trireme::cli {
 namespace {
@@ -75,7 +76,9 @@ void note_own(VariableNote& note, const Environment& env) {
   std::vector<std::string> names;
   for (const KnownVariable& one : kKnown)
     names.emplace_back(one.name);
-  note.reader = text("nobody; perhaps you mean ", nearest(note.name, names));
+  const std::string meant = nearest(note.name, names, 3);
+  note.reader = meant.empty() ? text("nobody in version ", kVersion)
+                              : text("nobody; perhaps you mean ", meant);
 }
 
 }  // namespace

@@ -208,6 +208,8 @@ FlightFile parse_flight(std::string_view json, const std::string& file) {
   record.size = static_cast<int>(top.integer("size", 1, kMostRanks));
   record.rank = static_cast<int>(top.integer("rank", 0, record.size - 1));
   record.written_by = static_cast<int>(top.integer("written_by", 0, record.size - 1));
+  if (content.contains("written_ns"))
+    record.written_ns = top.integer("written_ns", 0, kMostLong);
   record.reason = top.string("reason", 1 << 16);
   uint64_t last_ticket = 0;
   for (const nlohmann::json& entry : top.list("calls", kFlightEntries)) {

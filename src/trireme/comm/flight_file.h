@@ -34,8 +34,10 @@ struct FlightCall {
 struct FlightFile {
   int rank = 0;
   int size = 1;
-  /// Another rank where this one had died.
+  /// Another rank where this one had died, or did not come to write it.
   int written_by = 0;
+  /// When, on the clock of the calls; 0 if the file does not say.
+  int64_t written_ns = 0;
   /// Why the world stopped.
   std::string reason;
   /// In the order of their tickets, each ticket once.

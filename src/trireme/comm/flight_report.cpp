@@ -32,6 +32,9 @@ std::string rank_list(const std::vector<int>& ranks) {
   return out;
 }
 
+// Records of one stop are written within moments, and at most a deadline apart.
+constexpr int64_t kLongAgoNs = int64_t{600} * 1000000000;
+
 std::string group_name(uint32_t group) {
   std::ostringstream out;
   if (group == 0)
@@ -68,9 +71,11 @@ void keep_newest_generation(RankCalls& calls) {
 class Comparison {
  public:
   explicit Comparison(std::span<const FlightFile> records) : records_(records) {
-    for (const FlightFile& record : records)
+    for (const FlightFile& record : records) {
+      end_ns_ = std::max(end_ns_, record.written_ns);
       for (const FlightCall& call : record.calls)
         end_ns_ = std::max({end_ns_, call.started_ns, call.ended_ns});
+    }
   }
 
   FlightReport report() {
@@ -124,10 +129,19 @@ class Comparison {
     for (const FlightFile& record : records_)
       if (record.written_by != record.rank)
         note(
-            "rank ",
+            "the record of rank ",
             record.rank,
-            " had died: its record was written by rank ",
-            record.written_by);
+            " was written by rank ",
+            record.written_by,
+            ": it had died, or was busy elsewhere");
+    for (const FlightFile& record : records_)
+      if (record.written_ns != 0 && end_ns_ - record.written_ns > kLongAgoNs)
+        note(
+            "the record of rank ",
+            record.rank,
+            " is ",
+            seconds(end_ns_ - record.written_ns),
+            " older than the newest: perhaps it is of an earlier job");
   }
 
   std::map<uint32_t, RankCalls> collectives() const {

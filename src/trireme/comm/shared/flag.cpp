@@ -1,6 +1,7 @@
 #include "trireme/comm/shared/flag.h"
 
 #include <linux/futex.h>
+#include <sched.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -36,14 +37,21 @@ void relax() {
 
 bool spin(const Flag& flag, uint32_t target, std::chrono::nanoseconds budget) {
   constexpr int kLooksPerClock = 16;  // reading the clock costs as much as several looks
-  const auto end = Deadline::Clock::now() + budget;
+  // An answer that takes longer than this may be waiting for our own core: the scheduler
+  // can put two ranks on one, however many there are, and leave them there.
+  constexpr std::chrono::microseconds kAlone{3};
+  const auto start = Deadline::Clock::now();
+  auto now = start;
   do {
     for (int i = 0; i < kLooksPerClock; ++i) {
       if (flag.reached(target))
         return true;
       relax();
     }
-  } while (Deadline::Clock::now() < end);
+    if (now - start > kAlone)
+      ::sched_yield();
+    now = Deadline::Clock::now();
+  } while (now - start < budget);
   return false;
 }
 
