@@ -1,6 +1,6 @@
 # How this project declares a module, its tests and its examples. One target a module:
 #
-#   trireme_add_module(comm TORCH HEADERS group.h … SOURCES group.cpp … DEPENDS trireme::core)
+#   trireme_add_module(comm [TORCH] [INTERNAL] [FOLDER other] HEADERS group.h … SOURCES group.cpp … DEPENDS trireme::core)
 #   trireme_add_tests(comm SOURCES group_test.cpp … DEPENDS trireme::testing)
 #   trireme_add_example(all_reduce DEPENDS trireme::comm EXPECT "sum is 1")
 
@@ -36,7 +36,7 @@ function(trireme_use_pch target)
 endfunction()
 
 function(trireme_add_module name)
-  cmake_parse_arguments(arg "TORCH" "FOLDER" "HEADERS;SOURCES;DEPENDS;PRIVATE" ${ARGN})
+  cmake_parse_arguments(arg "TORCH;INTERNAL" "FOLDER" "HEADERS;SOURCES;DEPENDS;PRIVATE" ${ARGN})
   set(target trireme_${name})
   set(folder "${PROJECT_SOURCE_DIR}/src/trireme/${name}")
   if(arg_FOLDER)  # a second target of one folder
@@ -57,6 +57,9 @@ function(trireme_add_module name)
   if(arg_TORCH)
     target_link_libraries(${target} PUBLIC Libtorch::libtorch)
     trireme_use_pch(${target})
+  endif()
+  if(arg_INTERNAL)  # part of the programs, not of the library
+    return()
   endif()
   set(export TriremeTestingTargets)
   if(NOT name MATCHES "^testing")

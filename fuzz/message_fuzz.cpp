@@ -1,8 +1,8 @@
 // Any bytes as a message: either it is refused, or every tensor lies inside the bytes.
-#include <ATen/Functions.h>
-
 #include <cstring>
 #include <memory>
+
+#include <ATen/Functions.h>
 
 #include "trireme/comm/message.h"
 #include "trireme/core/error.h"
@@ -11,7 +11,8 @@ namespace {
 
 volatile unsigned char sink;
 
-/// Reads every byte that a tensor claims, so that AddressSanitizer sees where it points.
+/// Reads every byte that a tensor claims, so that AddressSanitizer sees where it
+/// points.
 class Touch : public trireme::comm::TensorMaker {
  public:
   at::Tensor make(

@@ -45,8 +45,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   parse_cgroup_path(text, "cpu");
   const std::string usable = text.substr(0, text.find('\0'));
   try_it([&] {
-    read_launch_env(Environment{
-        {"RANK", usable}, {"WORLD_SIZE", "4"}, {"MASTER_PORT", usable}});
+    read_launch_env(
+        Environment{{"RANK", usable}, {"WORLD_SIZE", "4"}, {"MASTER_PORT", usable}});
   });
   try_it([&] { read_timeout(Environment{{"TRIREME_TIMEOUT", usable}}); });
   return 0;

@@ -15,13 +15,14 @@
 #include "trireme/comm/flight_file.h"
 #include "trireme/core/error.h"
 #include "trireme/testing/check.h"
+#include "trireme/testing/scratch_folder.h"
 
 namespace trireme::comm {
 namespace {
 
 using testing::contains;
-using testing::FolderScope;
 using testing::LogScope;
+using testing::ScratchFolder;
 using testing::VariableScope;
 
 // The rings of `size` ranks, and a recorder for any of them.
@@ -159,7 +160,7 @@ TEST(FlightRecorder, GivesThreadsTicketsOfTheirOwn) {
 
 TEST(FlightRecorder, WritesWhatItsRankDid) {
   const LogScope log;
-  const FolderScope folder;
+  const ScratchFolder folder;
   Rings rings(3);
   FlightRecorder recorder = rings.recorder(2, folder.path().string());
   const Collective call{
@@ -174,6 +175,7 @@ TEST(FlightRecorder, WritesWhatItsRankDid) {
   EXPECT_EQ(got.rank, 2);
   EXPECT_EQ(got.size, 3);
   EXPECT_EQ(got.written_by, 2);
+  EXPECT_GE(got.written_ns, rings.entry(2, 3).started_ns);
   EXPECT_EQ(got.reason, "[comm] rank 0 failed: \"a leak\"\n\xef\xbf\xbd");
   ASSERT_EQ(got.calls.size(), 3U);
   EXPECT_EQ(got.calls[0].ticket, 1U);
@@ -196,7 +198,7 @@ TEST(FlightRecorder, WritesWhatItsRankDid) {
 
 TEST(FlightRecorder, WritesAFullRingInOrder) {
   const LogScope log;
-  const FolderScope folder;
+  const ScratchFolder folder;
   Rings rings(1);
   FlightRecorder recorder = rings.recorder(0, folder.path().string());
   for (uint32_t i = 1; i <= 3 * kFlightEntries / 2; ++i)
@@ -210,7 +212,7 @@ TEST(FlightRecorder, WritesAFullRingInOrder) {
 
 TEST(FlightRecorder, WritesForARankThatCannot) {
   const LogScope log;
-  const FolderScope folder;
+  const ScratchFolder folder;
   Rings rings(2);
   FlightRecorder dead = rings.recorder(0, folder.path().string());
   dead.begin({.sequence = 3}).done();
@@ -225,7 +227,7 @@ TEST(FlightRecorder, WritesForARankThatCannot) {
 
 TEST(FlightRecorder, PrefersWhatARankWroteOfItself) {
   const LogScope log;
-  const FolderScope folder;
+  const ScratchFolder folder;
   Rings rings(2);
   const FlightRecorder own = rings.recorder(0, folder.path().string());
   const FlightRecorder other = rings.recorder(1, folder.path().string());
@@ -243,9 +245,19 @@ TEST(FlightRecorder, PrefersWhatARankWroteOfItself) {
   EXPECT_EQ(names_in(folder.path()), Names{"rank_0.json"});
 }
 
+TEST(FlightRecorder, ForgetsTheRecordOfAnEarlierJob) {
+  const LogScope log;
+  const ScratchFolder folder;
+  folder.write("rank_0.json", "an earlier job");
+  folder.write("rank_1.json", "an earlier job");
+  Rings rings(2);
+  const FlightRecorder own = rings.recorder(0, folder.path().string());
+  EXPECT_EQ(names_in(folder.path()), Names{"rank_1.json"});  // not ours to take away
+}
+
 TEST(FlightRecorder, TellsOnceWhereTheRecordsAre) {
   const LogScope log;
-  const FolderScope parent;
+  const ScratchFolder parent;
   const std::string folder = parent.path() / "a" / "b";
   Rings rings(2);
   const FlightRecorder recorder = rings.recorder(0, folder);
@@ -268,7 +280,7 @@ TEST(FlightRecorder, WritesNothingWithoutAFolder) {
 
 TEST(FlightRecorder, TakesAFolderBelowTheCurrentOne) {
   const LogScope log;
-  const FolderScope parent;
+  const ScratchFolder parent;
   const auto before = std::filesystem::current_path();
   std::filesystem::current_path(parent.path());
   Rings rings(1);
@@ -281,7 +293,7 @@ TEST(FlightRecorder, TakesAFolderBelowTheCurrentOne) {
 
 TEST(FlightRecorder, OnlyLogsWhenItCannotWrite) {
   const LogScope log;
-  const FolderScope parent;
+  const ScratchFolder parent;
   const auto file = parent.path() / "file";
   std::ofstream(file) << "in the way";
   Rings rings(1);
@@ -296,7 +308,7 @@ TEST(FlightRecorder, OnlyLogsWhenItCannotWrite) {
 
 TEST(FlightRecorder, LeavesNoPartOfAFileBehind) {
   const LogScope log;
-  const FolderScope folder;
+  const ScratchFolder folder;
   std::filesystem::create_directories(folder.path() / "rank_0.json" / "in the way");
   Rings rings(1);
   rings.recorder(0, folder.path().string()).dump(0, "");
@@ -308,7 +320,7 @@ TEST(FlightRecorder, LeavesNoPartOfAFileBehind) {
 // Readers see one whole record or another, never half of one.
 TEST(FlightRecorder, ReplacesARecordAtOnce) {
   const LogScope log;
-  const FolderScope folder;
+  const ScratchFolder folder;
   Rings rings(1);
   FlightRecorder recorder = rings.recorder(0, folder.path().string());
   for (int i = 1; i <= 300; ++i)
@@ -352,7 +364,7 @@ TEST(FlightRecorder, HasAFolderForEveryUserAndJob) {
 
 TEST(FlightRecorder, KeepsOthersOutOfItsOwnCorner) {
   const LogScope log;
-  const FolderScope parent;
+  const ScratchFolder parent;
   const VariableScope variable("TRIREME_FLIGHT_DIR", std::nullopt);
   const VariableScope temporary("TMPDIR", parent.path().string());
   Rings rings(1);
@@ -365,7 +377,7 @@ TEST(FlightRecorder, KeepsOthersOutOfItsOwnCorner) {
 
 // In a folder that all may write to, somebody could have put a link before us.
 TEST(FlightRecorder, DoesNotFollowALinkInTheTemporaryFolder) {
-  const FolderScope parent, elsewhere;
+  const ScratchFolder parent, elsewhere;
   const VariableScope variable("TRIREME_FLIGHT_DIR", std::nullopt);
   const VariableScope temporary("TMPDIR", parent.path().string());
   const auto root = parent.path() / text("trireme-flight-", geteuid());

@@ -225,6 +225,15 @@ TEST(ReduceKernel, MatchesAPlainLoopForInt32) {
 TEST(ReduceKernel, MatchesAPlainLoopForInt64) {
   check_dtype<int64_t>(ScalarType::Long);
 }
+TEST(ReduceKernel, MatchesAPlainLoopForUint16) {
+  check_dtype<uint16_t>(ScalarType::UInt16);
+}
+TEST(ReduceKernel, MatchesAPlainLoopForUint32) {
+  check_dtype<uint32_t>(ScalarType::UInt32);
+}
+TEST(ReduceKernel, MatchesAPlainLoopForUint64) {
+  check_dtype<uint64_t>(ScalarType::UInt64);
+}
 
 // ---- single values, on the scalar path and on the vector path
 // --------------------------
@@ -381,6 +390,8 @@ TEST(ReduceKernel, MultipliesSmallIntegersWithoutOverflow) {
   EXPECT_EQ(reduced<int8_t>(ReduceOp::Product, ScalarType::Char, {-128, -1}), -128);
   EXPECT_EQ(reduced<int8_t>(ReduceOp::Product, ScalarType::Char, {16, 17}), 16);
   EXPECT_EQ(reduced<uint8_t>(ReduceOp::Product, ScalarType::Byte, {255, 255}), 1);
+  EXPECT_EQ(
+      reduced<uint16_t>(ReduceOp::Product, ScalarType::UInt16, {65535, 65535}), 1);
 }
 
 TEST(ReduceKernel, ComparesSignedAsSigned) {
@@ -416,7 +427,10 @@ const std::set<ScalarType> kIntegers = {
     ScalarType::Char,
     ScalarType::Short,
     ScalarType::Int,
-    ScalarType::Long};
+    ScalarType::Long,
+    ScalarType::UInt16,
+    ScalarType::UInt32,
+    ScalarType::UInt64};
 
 bool should_exist(ReduceOp op, ScalarType dtype) {
   const bool bits = op == ReduceOp::BitAnd || op == ReduceOp::BitOr;

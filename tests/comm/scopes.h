@@ -1,6 +1,5 @@
-// What a test changes in its process and puts back: the log, a variable, a folder.
+// What a test changes in its process and puts back: the log and variables.
 #pragma once
-#include <filesystem>
 #include <mutex>
 #include <optional>
 #include <stdlib.h>
@@ -12,9 +11,11 @@
 
 namespace trireme::testing {
 
-/// Collects the lines of the log, of all threads.
+/// Collects the lines of the log, of all threads; those of this one begin without a
+/// rank.
 class LogScope {
  public:
+  LogScope() { set_log_rank(0, 0); }
   std::vector<std::string> lines() const {
     std::lock_guard lock(mutex_);
     return lines_;
@@ -51,26 +52,6 @@ class VariableScope {
   }
   std::string name_;
   std::optional<std::string> former_;
-};
-
-/// A new folder that goes with everything in it.
-class FolderScope {
- public:
-  FolderScope() {
-    std::string name =
-        (std::filesystem::temp_directory_path() / "trireme-comm-XXXXXX").string();
-    path_ = ::mkdtemp(name.data());
-  }
-  ~FolderScope() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  FolderScope(const FolderScope&) = delete;
-  FolderScope& operator=(const FolderScope&) = delete;
-  const std::filesystem::path& path() const { return path_; }
-
- private:
-  std::filesystem::path path_;
 };
 
 }  // namespace trireme::testing

@@ -1,18 +1,18 @@
 // kill -9 at random moments: the survivors must always learn of it, soon, and by name.
-#include <ATen/ATen.h>
-#include <gtest/gtest.h>
-#include <signal.h>
-#include <stdlib.h>
-#include <sys/mman.h>
-#include <unistd.h>
-
 #include <atomic>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
-#include <nlohmann/json.hpp>
 #include <random>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/mman.h>
 #include <thread>
+#include <unistd.h>
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
 
 #include "trireme/comm/channel.h"
 #include "trireme/comm/collectives.h"
@@ -53,8 +53,7 @@ class Started {
 
 // Collectives of all sizes and messages, one after the other, until somebody dies.
 int work_until_death(const std::string& job, int rank, int victim, Started& started) {
-  const Group world =
-      testing::join_job(job, rank, kRanks, std::chrono::seconds(30));
+  const Group world = testing::join_job(job, rank, kRanks, std::chrono::seconds(30));
   const Channel out(world, {rank, (rank + 1) % kRanks});
   const Channel in(world, {(rank + kRanks - 1) % kRanks, rank});
   std::vector<at::Tensor> tensors;
@@ -77,7 +76,8 @@ int work_until_death(const std::string& job, int rank, int victim, Started& star
   }
 }
 
-// What the dead rank was in the middle of, as its ring in the segment told the survivors.
+// What the dead rank was in the middle of, as its ring in the segment told the
+// survivors.
 std::string in_flight(const std::filesystem::path& folder, int victim) {
   std::ifstream file(folder / text("rank_", victim, ".json"));
   if (!file)
@@ -94,7 +94,8 @@ TEST(KillProcs, EveryKillIsNoticedByName) {
       std::filesystem::path(::testing::TempDir()) / testing::fresh_job_name();
   int inside = 0;
   for (int round = 0; round < kRounds; ++round) {
-    std::mt19937 random(static_cast<unsigned>(1000 + round));  // the fixed list of seeds
+    std::mt19937 random(
+        static_cast<unsigned>(1000 + round));  // the fixed list of seeds
     const int victim = static_cast<int>(random() % kRanks);
     const auto delay = std::chrono::microseconds(random() % 15000);
     const std::string job = testing::fresh_job_name();
@@ -103,7 +104,8 @@ TEST(KillProcs, EveryKillIsNoticedByName) {
     Started started;
     testing::Processes processes;
     for (int rank = 0; rank < kRanks; ++rank)
-      processes.start([&, rank] { return work_until_death(job, rank, victim, started); });
+      processes.start(
+          [&, rank] { return work_until_death(job, rank, victim, started); });
     started.wait();
     std::this_thread::sleep_for(delay);
     processes.kill(static_cast<size_t>(victim), SIGKILL);

@@ -1,9 +1,9 @@
 #include "trireme/testing/check.h"
 
+#include <limits>
+
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
-
-#include <limits>
 
 namespace trireme::testing {
 namespace {

@@ -7,10 +7,9 @@ namespace trireme::testing {
 namespace {
 
 ConformanceBackend built_in(const std::string& suite, Backend backend) {
-  return {
-      .suite = suite, .run = [backend](int ranks, const RankBody& body) {
-        run_world(backend, ranks, body);
-      }};
+  return {.suite = suite, .run = [backend](int ranks, const RankBody& body) {
+            run_world(backend, ranks, body);
+          }};
 }
 
 const bool registered = [] {
@@ -27,12 +26,12 @@ TEST(Conformance, CoversEveryArea) {
     EXPECT_FALSE(cases.empty());
 }
 
-// A suite that cannot fail proves nothing: a backend whose world does not start fails it.
+// A suite that cannot fail proves nothing: a backend whose world does not start fails
+// it.
 TEST(Conformance, FailsForABackendThatFails) {
-  const ConformanceBackend broken{
-      .suite = "Broken", .run = [](int, const RankBody&) {
-        throw std::runtime_error("no pigeons left");
-      }};
+  const ConformanceBackend broken{.suite = "Broken", .run = [](int, const RankBody&) {
+                                    throw std::runtime_error("no pigeons left");
+                                  }};
   EXPECT_THROW(broken.run(2, reduction_cases()[0].body), std::runtime_error);
 }
 

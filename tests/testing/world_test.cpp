@@ -1,11 +1,11 @@
 #include "trireme/testing/world.h"
 
-#include <gtest/gtest.h>
+#include <atomic>
 #include <signal.h>
+#include <thread>
 #include <unistd.h>
 
-#include <atomic>
-#include <thread>
+#include <gtest/gtest.h>
 
 #include "trireme/comm/collectives.h"
 #include "trireme/core/error.h"

@@ -1,6 +1,7 @@
 // What `trireme train` does until the trainer is there: a small network, trained by
 // ranks that share the work, on nothing but the comm layer.
 #pragma once
+#include <cstdint>
 #include <functional>
 #include <vector>
 

@@ -41,7 +41,9 @@ void register_backend(const std::string& name, BackendFactory factory) {
     throw InvalidArgument(text(
         "[comm] expected a new backend with a name and a factory, got ",
         in_quotes(name),
-        known.factories.contains(name) ? ", which exists already" : ""));
+        known.factories.contains(name) ? ", which exists already"
+        : factory                      ? ""
+                                       : " without a factory"));
   known.factories.emplace(name, std::move(factory));
 }
 

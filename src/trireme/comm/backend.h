@@ -23,8 +23,8 @@ using BackendFactory = std::function<std::shared_ptr<Engine>(const BackendContex
 /// Adds a backend that init() finds by name. The conformance suite (trireme::testing)
 /// tells whether it does what the others do.
 ///
-///     comm::register_backend("carrier_pigeon", [](const BackendContext& context) {
-///       return std::make_shared<PigeonEngine>(context.env.rank, context.env.world_size);
+///     comm::register_backend("pigeon", [](const BackendContext& context) {
+///       return std::make_shared<PigeonEngine>(context.env);
 ///     });
 void register_backend(const std::string& name, BackendFactory factory);
 

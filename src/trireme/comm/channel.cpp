@@ -48,12 +48,16 @@ Channel::Channel(const Group& group, const Edge& edge, const ChannelOptions& opt
     impl_->receiver = group.engine().open_receive(edge.from, edge.tag);
 }
 
-const Edge& Channel::edge() const { return impl_->edge; }
+const Edge& Channel::edge() const {
+  return impl_->edge;
+}
 
 SendPort& Channel::sender() const {
   if (!impl_->sender)
     throw InvalidArgument(text(
-        "[comm] expected rank ", impl_->edge.from, " to send on this channel, got its receiver"));
+        "[comm] expected rank ",
+        impl_->edge.from,
+        " to send on this channel, got its receiver"));
   return *impl_->sender;
 }
 
@@ -70,18 +74,22 @@ void Channel::send(const Message& message, std::chrono::milliseconds timeout) co
   sender().send(message, impl_->deadline(timeout));
 }
 
-bool Channel::try_send(const Message& message) const { return sender().try_send(message); }
+bool Channel::try_send(const Message& message) const {
+  return sender().try_send(message);
+}
 
 Message Channel::receive(std::chrono::milliseconds timeout) const {
   return receiver().receive(impl_->deadline(timeout));
 }
 
-std::optional<Message> Channel::try_receive() const { return receiver().try_receive(); }
+std::optional<Message> Channel::try_receive() const {
+  return receiver().try_receive();
+}
 
 namespace {
 
-/// Carries out what can go now, and leaves the rest in `waiting`. Once a channel has to wait,
-/// so does everything behind it on the same channel.
+/// Carries out what can go now, and leaves the rest in `waiting`. Once a channel has to
+/// wait, so does everything behind it on the same channel.
 template <class IdOf, class Try>
 void go_through(std::vector<size_t>& waiting, const IdOf& id_of, const Try& attempt) {
   std::set<const void*> blocked;
@@ -137,11 +145,10 @@ std::vector<Message> exchange(
           " and ",
           to_receive.size(),
           " are left",
-          to_receive.empty()
-              ? ""
-              : text(
-                    "; first of all the message from rank ",
-                    receives[to_receive[0]].edge().from)));
+          to_receive.empty() ? ""
+                             : text(
+                                   "; first of all the message from rank ",
+                                   receives[to_receive[0]].edge().from)));
     // Nothing moved: yield at first, then sleep a little longer each time, up to 1 ms.
     std::this_thread::sleep_for(pause);
     pause = std::min<std::chrono::microseconds>(

@@ -1,11 +1,11 @@
 // Channel: a directed edge between two ranks, for messages of any shape.
 #pragma once
-#include <ATen/core/Tensor.h>
-
 #include <chrono>
 #include <memory>
 #include <optional>
 #include <vector>
+
+#include <ATen/core/Tensor.h>
 
 #include "trireme/comm/engine.h"
 #include "trireme/comm/group.h"
@@ -20,22 +20,22 @@ struct Edge {
   int tag = 0;
 };
 
-/// One end of an edge, or both if a rank sends to itself. Messages of one channel keep their
-/// order; channels never wait for one another. A cheap handle; thread-safe.
+/// One end of an edge, or both if a rank sends to itself. Messages of one channel keep
+/// their order; channels never wait for one another. A cheap handle; thread-safe.
 ///
 ///     Channel edge(group, {.from = 0, .to = 1});
 ///     if (group.rank() == 0) edge.send({.tensors = {activation}});
 ///     if (group.rank() == 1) at::Tensor activation = edge.receive().tensors[0];
 ///
-/// A received tensor is the memory that it came in (no second copy): between processes a
-/// view of shared memory, whose place is given back when the tensor dies; between threads
-/// the sender's own tensor, so the sender must not write to it any more. A tensor that
-/// requires grad arrives as a leaf that requires grad.
+/// A received tensor is the memory that it came in (no second copy): between processes
+/// a view of shared memory, whose place is given back when the tensor dies; between
+/// threads the sender's own tensor, so the sender must not write to it any more. A
+/// tensor that requires grad arrives as a leaf that requires grad.
 class Channel {
  public:
-  /// Opens this rank's end; InvalidArgument on a rank that is neither. Neither side waits
-  /// for the other here. An edge can be opened again when both ends are closed and all its
-  /// messages have been received.
+  /// Opens this rank's end; InvalidArgument on a rank that is neither. Neither side
+  /// waits for the other here. An edge can be opened again when both ends are closed
+  /// and all its messages have been received.
   Channel(const Group& group, const Edge& edge, const ChannelOptions& options = {});
 
   const Edge& edge() const;
@@ -67,9 +67,10 @@ struct Sending {
   Message message;
 };
 
-/// Sends and receives all of these, in whatever order they can go: no order of calls on the
-/// ranks can make it wait for ever, as single sends over full channels could. Messages of one
-/// channel still keep their order. Gives the received messages in the order of `receives`.
+/// Sends and receives all of these, in whatever order they can go: no order of calls on
+/// the ranks can make it wait for ever, as single sends over full channels could.
+/// Messages of one channel still keep their order. Gives the received messages in the
+/// order of `receives`.
 std::vector<Message> exchange(
     const std::vector<Sending>& sends,
     const std::vector<Channel>& receives,

@@ -9,9 +9,10 @@
 namespace trireme::comm {
 namespace {
 
-// kind 4 bits, op 4, dtype 6, root + 1 10, count 40: exact for all that fits in memory.
-constexpr int kOpShift = 4, kDtypeShift = 8, kRootShift = 14, kCountShift = 24;
-constexpr uint64_t kRootMask = (1 << 10) - 1;
+// kind 4 bits, op 3, dtype 6, root + 1 13, count 38: exact for 8,191 ranks and for all
+// that fits in memory.
+constexpr int kOpShift = 4, kDtypeShift = 7, kRootShift = 13, kCountShift = 26;
+constexpr uint64_t kRootMask = (1 << 13) - 1;
 
 constexpr std::array kKindNames = {
     "barrier",
@@ -34,8 +35,7 @@ bool reduces(CollectiveKind kind) {
 }  // namespace
 
 uint64_t signature(const Collective& call) {
-  return static_cast<uint64_t>(call.kind) |
-         static_cast<uint64_t>(call.op) << kOpShift |
+  return static_cast<uint64_t>(call.kind) | static_cast<uint64_t>(call.op) << kOpShift |
          static_cast<uint64_t>(call.dtype) << kDtypeShift |
          (static_cast<uint64_t>(call.root + 1) & kRootMask) << kRootShift |
          static_cast<uint64_t>(call.count) << kCountShift;
@@ -45,7 +45,7 @@ std::string describe(uint64_t packed) {
   const auto kind = static_cast<CollectiveKind>(packed & 15);
   if (kind == CollectiveKind::Barrier)
     return to_string(kind);
-  const auto op = static_cast<ReduceOp>(packed >> kOpShift & 15);
+  const auto op = static_cast<ReduceOp>(packed >> kOpShift & 7);
   const auto dtype = static_cast<c10::ScalarType>(packed >> kDtypeShift & 63);
   const int root = static_cast<int>(packed >> kRootShift & kRootMask) - 1;
   std::string out = to_string(kind);

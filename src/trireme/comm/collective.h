@@ -1,11 +1,11 @@
 // What a collective is, as plain data: the front end describes, an engine carries out.
 #pragma once
-#include <c10/core/ScalarType.h>
-
 #include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
+
+#include <c10/core/ScalarType.h>
 
 namespace trireme::comm {
 
@@ -30,12 +30,13 @@ struct Piece {
   size_t bytes = 0;
 };
 
-/// One collective call of one rank. Kind, op, dtype, root and count must be the same on all
-/// ranks: an engine checks that before it moves a byte.
+/// One collective call of one rank. Kind, op, dtype, root and count must be the same on
+/// all ranks: an engine checks that before it moves a byte.
 ///
-/// Reductions read give[0] and write take[0]; reduce_scatter gives size() equal parts in one
-/// piece. The others only move bytes: a rank gives nothing, one piece that all readers read,
-/// or one piece a reader; take[k] is what it reads from rank k (empty: nothing).
+/// Reductions read give[0] and write take[0]; reduce_scatter gives size() equal parts
+/// in one piece. The others only move bytes: a rank gives nothing, one piece that all
+/// readers read, or one piece a reader; take[k] is what it reads from rank k (empty:
+/// nothing).
 struct Collective {
   CollectiveKind kind = CollectiveKind::Barrier;
   ReduceOp op = ReduceOp::Sum;
@@ -51,7 +52,8 @@ struct Collective {
 /// The part of a call that all ranks must agree on, packed without loss into one word.
 uint64_t signature(const Collective& call);
 
-/// A signature in words: "all_reduce sum float32[1024]", "broadcast int64[3] from rank 2".
+/// A signature in words: "all_reduce sum float32[1024]", "broadcast int64[3] from rank
+/// 2".
 std::string describe(uint64_t signature);
 
 std::string to_string(CollectiveKind kind);

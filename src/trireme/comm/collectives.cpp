@@ -71,7 +71,8 @@ std::vector<Flat> outputs_of(
   return flats;
 }
 
-// The list that a root passes: one tensor a rank, each like the other side's single one.
+// The list that a root passes: one tensor a rank, each like the other side's single
+// one.
 void check_root_list(
     const Group& group,
     std::string_view call,

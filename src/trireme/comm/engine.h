@@ -1,12 +1,12 @@
 // The interface that a backend implements. Users meet it only when they write one.
 #pragma once
-#include <ATen/core/Tensor.h>
-
 #include <chrono>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
+
+#include <ATen/core/Tensor.h>
 
 #include "trireme/comm/collective.h"
 #include "trireme/comm/message.h"
@@ -26,7 +26,8 @@ struct ChannelOptions {
 class SendPort {
  public:
   virtual ~SendPort() = default;
-  /// Sends if there is room by now or by the deadline; TimeoutError says how full it is.
+  /// Sends if there is room by now or by the deadline; TimeoutError says how full it
+  /// is.
   virtual void send(const Message& message, const Deadline& deadline) = 0;
   /// Sends if there is room now.
   virtual bool try_send(const Message& message) = 0;
@@ -40,9 +41,9 @@ class ReceivePort {
   virtual std::optional<Message> try_receive() = 0;
 };
 
-/// One rank's hold on a group of ranks. Calls of one engine come from one thread at a time
-/// and in the same order on every rank; Group sees to both. Channels are independent of
-/// that order, and of one another.
+/// One rank's hold on a group of ranks. Calls of one engine come from one thread at a
+/// time and in the same order on every rank; Group sees to both. Channels are
+/// independent of that order, and of one another.
 class Engine {
  public:
   virtual ~Engine() = default;
@@ -57,15 +58,18 @@ class Engine {
   /// Carries out a collective on the calling thread.
   virtual void run(const Collective& call, const Deadline& deadline) = 0;
 
-  /// The ranks with my colour, ordered by key and then by rank; null for a negative colour.
-  virtual std::shared_ptr<Engine> split(int color, int key, const Deadline& deadline) = 0;
+  /// The ranks with my colour, ordered by key and then by rank; null for a negative
+  /// colour.
+  virtual std::shared_ptr<Engine> split(
+      int color, int key, const Deadline& deadline) = 0;
 
   virtual std::unique_ptr<SendPort> open_send(
       int to, int tag, const ChannelOptions& options) = 0;
   virtual std::unique_ptr<ReceivePort> open_receive(int from, int tag) = 0;
 
   /// A tensor in memory that the peers can read in place; its content is undefined.
-  virtual at::Tensor allocate(at::IntArrayRef sizes, const at::TensorOptions& options) = 0;
+  virtual at::Tensor allocate(
+      at::IntArrayRef sizes, const at::TensorOptions& options) = 0;
 
   /// Tells the world that this rank failed; every blocking call there throws PeerError.
   virtual void abort(const std::string& why) noexcept = 0;

@@ -17,7 +17,8 @@ void check_tensor(const Group& group, std::string_view call, const at::Tensor& t
     throw InvalidArgument(text(
         "[comm] ",
         call,
-        ": expected a dense tensor, got a sparse one; convert it, or send its indices and "
+        ": expected a dense tensor, got a sparse one; convert it, or send its indices "
+        "and "
         "values"));
   group.engine(tensor.device().type());
 }
@@ -40,7 +41,8 @@ Flat Flat::output(const Group& group, std::string_view call, const at::Tensor& t
     throw InvalidArgument(text(
         "[comm] ",
         call,
-        ": expected a tensor with memory of its own for every element, got an expanded one; "
+        ": expected a tensor with memory of its own for every element, got an expanded "
+        "one; "
         "call contiguous() first"));
   return flat;
 }
@@ -70,7 +72,12 @@ void Flat::finish() const {
 void check_root(const Group& group, std::string_view call, int root) {
   if (root < 0 || root >= group.size())
     throw InvalidArgument(text(
-        "[comm] ", call, ": expected a root from 0 to ", group.size() - 1, ", got ", root));
+        "[comm] ",
+        call,
+        ": expected a root from 0 to ",
+        group.size() - 1,
+        ", got ",
+        root));
 }
 
 void check_same_dtype(std::string_view call, const Flat& a, const Flat& b) {

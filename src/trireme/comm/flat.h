@@ -1,23 +1,25 @@
 // Tensors as runs of bytes: checked, contiguous, and written back where they were not.
 #pragma once
-#include <ATen/core/Tensor.h>
-
 #include <string_view>
 #include <vector>
+
+#include <ATen/core/Tensor.h>
 
 #include "trireme/comm/collective.h"
 #include "trireme/comm/group.h"
 
 namespace trireme::comm {
 
-/// A tensor as one run of bytes. Reading needs a copy only if it is not contiguous; writing
-/// then ends with finish().
+/// A tensor as one run of bytes. Reading needs a copy only if it is not contiguous;
+/// writing then ends with finish().
 class Flat {
  public:
   /// A tensor that is only read.
-  static Flat input(const Group& group, std::string_view call, const at::Tensor& tensor);
+  static Flat input(
+      const Group& group, std::string_view call, const at::Tensor& tensor);
   /// A tensor that is read and written, or only written.
-  static Flat output(const Group& group, std::string_view call, const at::Tensor& tensor);
+  static Flat output(
+      const Group& group, std::string_view call, const at::Tensor& tensor);
 
   const at::Tensor& tensor() const { return original_; }
   c10::ScalarType dtype() const;

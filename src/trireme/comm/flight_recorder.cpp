@@ -1,14 +1,14 @@
 #include "trireme/comm/flight_recorder.h"
 
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <array>
 #include <cerrno>
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <nlohmann/json.hpp>
 
 #include "trireme/comm/collective.h"
@@ -50,8 +50,8 @@ std::string private_root() {
       temporary && *temporary ? temporary : "/tmp", "/trireme-flight-", geteuid());
 }
 
-// Makes the folder; true if it was not there before. Our own corner of the temporary folder
-// must be ours: somebody else may have been there first.
+// Makes the folder; true if it was not there before. Our own corner of the temporary
+// folder must be ours: somebody else may have been there first.
 bool make_folder(const std::filesystem::path& folder) {
   if (folder.parent_path() == private_root()) {
     ::mkdir(private_root().c_str(), 0700);
@@ -84,12 +84,24 @@ std::string flight_folder(const std::string& job) {
 }
 
 FlightRecorder::FlightRecorder(
-    std::byte* rings, int rank, int size, std::string folder, std::shared_ptr<void> keep)
+    std::byte* rings,
+    int rank,
+    int size,
+    std::string folder,
+    std::shared_ptr<void> keep)
     : rings_(rings),
       rank_(rank),
       size_(size),
       folder_(std::move(folder)),
-      keep_(std::move(keep)) {}
+      keep_(std::move(keep)) {
+  // A job must not find an earlier one's record of this rank in its folder.
+  if (!folder_.empty())
+    ::unlink(file_of(rank_).c_str());
+}
+
+std::string FlightRecorder::file_of(int rank) const {
+  return text(folder_, "/rank_", rank, ".json");
+}
 
 FlightEntry* FlightRecorder::ring(int rank) const {
   return reinterpret_cast<FlightEntry*>(
@@ -110,14 +122,16 @@ FlightRecorder::Record FlightRecorder::begin(const Call& call) {
   entry.kind = call.kind;
   entry.state.store(FlightState::Started, std::memory_order_relaxed);
   entry.ticket.store(ticket, std::memory_order_release);
-  return Record(&entry);
+  return Record(&entry, ticket);
 }
 
 void FlightRecorder::Record::end(FlightState state) {
   if (entry_ == nullptr)
     return;
-  entry_->ended_ns.store(now_ns(), std::memory_order_relaxed);
-  entry_->state.store(state, std::memory_order_release);
+  if (still_here()) {
+    entry_->ended_ns.store(now_ns(), std::memory_order_relaxed);
+    entry_->state.store(state, std::memory_order_release);
+  }
   entry_ = nullptr;
 }
 
@@ -126,7 +140,7 @@ void FlightRecorder::dump(int rank, const std::string& reason) const noexcept tr
     return;
   const std::filesystem::path folder(folder_);
   const bool first = make_folder(folder);
-  const auto file = folder / text("rank_", rank, ".json");
+  const std::filesystem::path file = file_of(rank);
   // What a rank wrote of itself is better than what the survivors saw.
   if (rank != rank_ && std::filesystem::exists(file))
     return;
@@ -136,6 +150,7 @@ void FlightRecorder::dump(int rank, const std::string& reason) const noexcept tr
       {"size", size_},
       {"written_by", rank_},
       {"reason", reason},
+      {"written_ns", now_ns()},
       {"calls", ring_to_json(ring(rank))}};
   const auto partial = folder / text(".rank_", rank, "_by_", rank_, "_", getpid());
   {
@@ -146,7 +161,12 @@ void FlightRecorder::dump(int rank, const std::string& reason) const noexcept tr
       throw InvalidArgument(text("cannot write ", partial.string()));
     }
   }
-  std::filesystem::rename(partial, file);
+  std::error_code error;
+  std::filesystem::rename(partial, file, error);
+  if (error) {
+    std::filesystem::remove(partial);
+    throw InvalidArgument(text("cannot write ", file.string(), ": ", error.message()));
+  }
   if (first)
     TRIREME_LOG(warn, "comm") << "what the ranks were doing is in " << folder_
                               << "; read it with: trireme doctor --flight " << folder_;

@@ -1,5 +1,5 @@
-// The last calls of every rank, kept in shared memory so that survivors can write down what
-// a dead rank was doing.
+// The last calls of every rank, kept in shared memory so that survivors can write down
+// what a dead rank was doing.
 #pragma once
 #include <atomic>
 #include <cstddef>
@@ -32,8 +32,8 @@ struct alignas(64) FlightEntry {
 inline constexpr size_t kFlightEntries = 1024;
 inline constexpr size_t kFlightRingBytes = kFlightEntries * sizeof(FlightEntry);
 
-/// Where the record of a stopped job goes: TRIREME_FLIGHT_DIR (empty: nowhere), else a folder
-/// of this user's below the system's temporary folder.
+/// Where the record of a stopped job goes: TRIREME_FLIGHT_DIR (empty: nowhere), else a
+/// folder of this user's below the system's temporary folder.
 std::string flight_folder(const std::string& job);
 
 /// A rank's recorder over the rings of all ranks. Recording takes no lock.
@@ -45,7 +45,11 @@ class FlightRecorder {
  public:
   /// `rings` holds size × kFlightRingBytes, zeroed; `keep` keeps that memory alive.
   FlightRecorder(
-      std::byte* rings, int rank, int size, std::string folder, std::shared_ptr<void> keep);
+      std::byte* rings,
+      int rank,
+      int size,
+      std::string folder,
+      std::shared_ptr<void> keep);
 
   struct Call {
     FlightKind kind = FlightKind::Collective;
@@ -58,27 +62,36 @@ class FlightRecorder {
 
   class Record {
    public:
-    explicit Record(FlightEntry* entry) : entry_(entry) {}
+    Record(FlightEntry* entry, uint64_t ticket) : entry_(entry), ticket_(ticket) {}
     ~Record() { end(FlightState::Failed); }
     Record(const Record&) = delete;
     Record& operator=(const Record&) = delete;
     void done() { end(FlightState::Done); }
     /// For what is only known at the end: the size of a message that came.
-    void set_what(uint64_t what) { entry_->what = what; }
+    void set_what(uint64_t what) {
+      if (still_here())
+        entry_->what = what;
+    }
 
    private:
     void end(FlightState state);
+    /// False once 1,024 later calls have taken the place of this one.
+    bool still_here() const {
+      return entry_->ticket.load(std::memory_order_relaxed) == ticket_;
+    }
     FlightEntry* entry_;
+    uint64_t ticket_;
   };
 
   Record begin(const Call& call);
 
-  /// Writes one rank's ring to FOLDER/rank_N.json; logs instead of throwing, since it runs
-  /// while another error is on its way.
+  /// Writes one rank's ring to FOLDER/rank_N.json; logs instead of throwing, since it
+  /// runs while another error is on its way.
   void dump(int rank, const std::string& reason) const noexcept;
 
  private:
   FlightEntry* ring(int rank) const;
+  std::string file_of(int rank) const;
 
   std::byte* rings_;
   int rank_;

@@ -45,25 +45,38 @@ Group::Group(std::shared_ptr<Engine> engine, const GroupOptions& options) {
 Group::Impl& Group::impl() const {
   if (!impl_)
     throw InvalidArgument(
-        "[comm] expected a group, got an empty handle; it comes from init(), run_local() or "
+        "[comm] expected a group, got an empty handle; it comes from init(), "
+        "run_local() or "
         "split() with a colour of zero or more");
   if (!impl_->engine)
     throw InvalidArgument(
-        "[comm] expected an open group, got one that was closed; call init() or renew()");
+        "[comm] expected an open group, got one that was closed; call init() or "
+        "renew()");
   return *impl_;
 }
 
-int Group::rank() const { return impl().engine->rank(); }
-int Group::size() const { return impl().engine->size(); }
-std::string Group::backend() const { return impl().engine->backend(); }
-const std::vector<int>& Group::members() const { return impl().engine->members(); }
-const GroupOptions& Group::options() const { return impl().options; }
+int Group::rank() const {
+  return impl().engine->rank();
+}
+int Group::size() const {
+  return impl().engine->size();
+}
+std::string Group::backend() const {
+  return impl().engine->backend();
+}
+const std::vector<int>& Group::members() const {
+  return impl().engine->members();
+}
+const GroupOptions& Group::options() const {
+  return impl().options;
+}
 
 Engine& Group::engine(c10::DeviceType device) const {
   Engine& engine = *impl().engine;
   if (device == c10::DeviceType::CUDA)
     throw NotSupported(
-        "[comm] expected CPU tensors, got CUDA: this build has no engine for them; build "
+        "[comm] expected CPU tensors, got CUDA: this build has no engine for them; "
+        "build "
         "with NCCL, or move them to the CPU");
   if (device != c10::DeviceType::CPU)
     throw InvalidArgument(text(
@@ -84,7 +97,8 @@ Work Group::enqueue(
     const CallOrder& order, std::function<void(const Deadline&)> body) const {
   Impl& state = impl();
   std::lock_guard lock(state.mutex);
-  const auto timeout = order.timeout.count() > 0 ? order.timeout : state.options.timeout;
+  const auto timeout =
+      order.timeout.count() > 0 ? order.timeout : state.options.timeout;
   // The clock starts when the operation does, not while it waits for its turn.
   return state.worker.push(
       [timeout, body = std::move(body)] { body(Deadline::after(timeout)); });
@@ -111,7 +125,8 @@ void Group::close() {
 
 Group Group::renew() const {
   std::shared_ptr<Engine> next;
-  in_order({}, [&](const Deadline& deadline) { next = impl().engine->renew(deadline); });
+  in_order(
+      {}, [&](const Deadline& deadline) { next = impl().engine->renew(deadline); });
   return Group(std::move(next), options());
 }
 

@@ -1,13 +1,13 @@
 // Group: a set of ranks that talk to one another. The front door of comm.
 #pragma once
-#include <ATen/core/Tensor.h>
-
 #include <chrono>
 #include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <vector>
+
+#include <ATen/core/Tensor.h>
 
 #include "trireme/comm/engine.h"
 #include "trireme/comm/work.h"
@@ -19,16 +19,16 @@ struct GroupOptions {
   std::chrono::milliseconds timeout = std::chrono::minutes(5);
 };
 
-/// A set of ranks, seen from one of them. A cheap handle: copies are the same group. It may
-/// be used from several threads, but all ranks must make the same collective calls in the
-/// same order.
+/// A set of ranks, seen from one of them. A cheap handle: copies are the same group. It
+/// may be used from several threads, but all ranks must make the same collective calls
+/// in the same order.
 ///
 ///     comm::Group world = comm::init();
 ///     comm::all_reduce(world, gradients, {.op = comm::ReduceOp::Mean});
 ///     comm::Group row = world.split(world.rank() / 2);
 ///
-/// When a rank fails, every call on every group of its world throws PeerError that names it,
-/// until all ranks have called renew().
+/// When a rank fails, every call on every group of its world throws PeerError that
+/// names it, until all ranks have called renew().
 class Group {
  public:
   /// No group; what split() gives to ranks without a colour.
@@ -45,31 +45,34 @@ class Group {
   const std::vector<int>& members() const;
   const GroupOptions& options() const;
 
-  /// The group of all ranks that give the same `color`, ordered by `key` and then by rank.
-  /// All ranks of this group must call it; a negative colour takes no part in any group.
+  /// The group of all ranks that give the same `color`, ordered by `key` and then by
+  /// rank. All ranks of this group must call it; a negative colour takes no part in any
+  /// group.
   Group split(int color, int key = 0) const;
 
-  /// Waits for what is queued and leaves. Later calls are InvalidArgument; the other ranks
-  /// get PeerError if they still wait for this one. The last handle does it too.
+  /// Waits for what is queued and leaves. Later calls are InvalidArgument; the other
+  /// ranks get PeerError if they still wait for this one. The last handle does it too.
   void close();
 
-  /// After a failure: a new generation of the same ranks. All of them must call it, within
-  /// the timeout. PeerError names a rank that is gone for good. Only for a world's own
-  /// group: split it again afterwards, and open the channels again.
+  /// After a failure: a new generation of the same ranks. All of them must call it,
+  /// within the timeout. PeerError names a rank that is gone for good. Only for a
+  /// world's own group: split it again afterwards, and open the channels again.
   Group renew() const;
 
-  /// Tells the world that this rank cannot go on; the others throw PeerError with this text.
+  /// Tells the world that this rank cannot go on; the others throw PeerError with this
+  /// text.
   void abort(const std::string& why) const;
 
-  /// A tensor in memory that the peers can read in place, which saves large collectives a
-  /// copy. Its content is undefined.
-  at::Tensor allocate(at::IntArrayRef sizes, const at::TensorOptions& options = {}) const;
+  /// A tensor in memory that the peers can read in place, which saves large collectives
+  /// a copy. Its content is undefined.
+  at::Tensor allocate(
+      at::IntArrayRef sizes, const at::TensorOptions& options = {}) const;
 
   /// The engine for tensors of a device; NotSupported where this build has none.
   Engine& engine(c10::DeviceType device = c10::DeviceType::CPU) const;
 
-  /// Runs `body` in the order of this group's calls: now and here, or on the group's thread.
-  /// A zero timeout means the group's. For those who add collectives.
+  /// Runs `body` in the order of this group's calls: now and here, or on the group's
+  /// thread. A zero timeout means the group's. For those who add collectives.
   struct CallOrder {
     bool async = false;
     std::chrono::milliseconds timeout{0};

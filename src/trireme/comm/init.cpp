@@ -28,6 +28,15 @@ std::string pick_backend(const LaunchEnv& env, const std::string& wish) {
       " here; this build has no backend for several hosts"));
 }
 
+// A rank that has closed its group before it failed has nobody left to tell.
+void tell_others(const Group& group, const std::string& why) {
+  try {
+    if (group)
+      group.abort(why);
+  } catch (const InvalidArgument&) {
+  }
+}
+
 // One rank of a world of threads: joins, runs, and tells the others if it fails.
 std::exception_ptr run_rank(
     int rank,
@@ -38,17 +47,15 @@ std::exception_ptr run_rank(
   set_log_rank(rank, ranks);
   Group group;
   try {
-    group =
-        Group(join(rank, Deadline::after(options.timeout)), {.timeout = options.timeout});
+    group = Group(
+        join(rank, Deadline::after(options.timeout)), {.timeout = options.timeout});
     body(group);
     return nullptr;
   } catch (const std::exception& error) {
-    if (group)
-      group.abort(error.what());
+    tell_others(group, error.what());
     return std::current_exception();
   } catch (...) {
-    if (group)
-      group.abort("something that is not a std::exception was thrown");
+    tell_others(group, "something that is not a std::exception was thrown");
     return std::current_exception();
   }
 }
@@ -111,7 +118,9 @@ void run_local(
   const LocalWorld world(ranks);
   run_threads(
       ranks,
-      [&world](int rank, const Deadline& deadline) { return world.join(rank, deadline); },
+      [&world](int rank, const Deadline& deadline) {
+        return world.join(rank, deadline);
+      },
       body,
       options);
 }

@@ -10,14 +10,15 @@
 namespace trireme::comm {
 
 struct InitOptions {
-  /// Empty: TRIREME_BACKEND, or what fits: "none" for one rank, "shm" for ranks of one host.
+  /// Empty: TRIREME_BACKEND, or what fits: "none" for one rank, "shm" for ranks of one
+  /// host.
   std::string backend;
   /// For meeting the others and for every call; zero: TRIREME_TIMEOUT, or 5 minutes.
   std::chrono::milliseconds timeout{0};
 };
 
-/// Joins the world that the launcher's variables describe (torchrun's, OpenMPI's or Slurm's;
-/// none: a world of one) and meets its other ranks.
+/// Joins the world that the launcher's variables describe (torchrun's, OpenMPI's or
+/// Slurm's; none: a world of one) and meets its other ranks.
 ///
 ///     comm::Group world = comm::init();
 Group init(const InitOptions& options = {});
@@ -29,8 +30,8 @@ struct LocalOptions {
   std::chrono::milliseconds timeout = std::chrono::minutes(5);
 };
 
-/// Runs `body` on `ranks` threads, each with its own rank, and waits for all. A rank that
-/// throws stops the others (PeerError); its own error is what run_local() throws.
+/// Runs `body` on `ranks` threads, each with its own rank, and waits for all. A rank
+/// that throws stops the others (PeerError); its own error is what run_local() throws.
 ///
 ///     comm::run_local(4, [](const comm::Group& world) { … });
 void run_local(

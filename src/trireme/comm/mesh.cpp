@@ -81,9 +81,13 @@ const Group& Mesh::operator[](std::string_view axis) const {
   return groups_[index_of(axis)];
 }
 
-int Mesh::size(std::string_view axis) const { return axes_[index_of(axis)].size; }
+int Mesh::size(std::string_view axis) const {
+  return axes_[index_of(axis)].size;
+}
 
-int Mesh::coordinate(std::string_view axis) const { return coordinates_[index_of(axis)]; }
+int Mesh::coordinate(std::string_view axis) const {
+  return coordinates_[index_of(axis)];
+}
 
 int Mesh::rank_at(const std::vector<int>& coordinates) const {
   if (coordinates.size() != axes_.size())

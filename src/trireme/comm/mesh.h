@@ -19,15 +19,16 @@ struct MeshAxis {
 /// Ranks in row-major order on named axes: the last axis varies fastest.
 ///
 ///     Mesh mesh(world, {{"pp", 2}, {"dp", 4}});      // rank 5 is pp 1, dp 1
-///     all_reduce(mesh["dp"], gradients);              // over the ranks with the same pp
+///     all_reduce(mesh["dp"], gradients);              // over ranks of the same pp
 ///
-/// Making a mesh is a collective call: all ranks of the group, same axes. Cheap to copy.
+/// Making a mesh is a collective call: all ranks of the group, same axes. Cheap to
+/// copy.
 class Mesh {
  public:
   Mesh(const Group& group, const std::vector<MeshAxis>& axes);
 
-  /// The ranks that differ from this one only on that axis. InvalidArgument names the axes
-  /// that there are.
+  /// The ranks that differ from this one only on that axis. InvalidArgument names the
+  /// axes that there are.
   const Group& operator[](std::string_view axis) const;
   /// All ranks.
   const Group& group() const { return group_; }
@@ -39,7 +40,8 @@ class Mesh {
   /// The rank, in group(), at these coordinates, one an axis in order.
   int rank_at(const std::vector<int>& coordinates) const;
 
-  /// The ranks that differ only on several axes, in mesh order: collective, like the mesh.
+  /// The ranks that differ only on several axes, in mesh order: collective, like the
+  /// mesh.
   Group join(const std::vector<std::string>& axes) const;
 
  private:

@@ -1,9 +1,10 @@
 #include "trireme/comm/message.h"
 
+#include <algorithm>
+#include <cstring>
+
 #include <ATen/Functions.h>
 #include <c10/core/ScalarType.h>
-
-#include <cstring>
 
 #include "trireme/comm/collective.h"
 #include "trireme/core/error.h"
@@ -39,13 +40,23 @@ size_t padded(size_t bytes) {
 }
 
 void check_can_travel(const at::Tensor& tensor, size_t index) {
-  if (tensor.layout() != at::kStrided || !tensor.device().is_cpu())
+  if (tensor.layout() != at::kStrided || !tensor.device().is_cpu() ||
+      tensor.is_quantized())
     throw InvalidArgument(text(
         "[comm] expected dense CPU tensors in a message, got ",
         c10::toString(tensor.options().computeDispatchKey()),
         " at position ",
         index,
         "; move or convert it before sending"));
+  if (static_cast<size_t>(tensor.dim()) > kMostDims)
+    throw InvalidArgument(text(
+        "[comm] expected at most ",
+        kMostDims,
+        " dims in a message, got ",
+        tensor.dim(),
+        " at position ",
+        index,
+        "; reshape it before sending"));
 }
 
 template <class T>
@@ -82,19 +93,25 @@ class Reader {
 
 // The bytes of a tensor with these sizes, or an error if they cannot be inside `limit`.
 size_t checked_bytes(at::IntArrayRef sizes, c10::ScalarType dtype, size_t limit) {
-  size_t bytes = c10::elementSize(dtype);
+  auto bytes = static_cast<int64_t>(c10::elementSize(dtype));
+  bool empty = false;
   for (const int64_t size : sizes) {
     if (size < 0)
       refuse(text("a negative size ", size));
-    if (__builtin_mul_overflow(bytes, static_cast<size_t>(size), &bytes))
+    empty = empty || size == 0;
+    // Without zeros: the strides of an empty tensor must not overflow either.
+    if (__builtin_mul_overflow(bytes, std::max<int64_t>(size, 1), &bytes))
       refuse("sizes that overflow");
   }
-  if (bytes > limit)
+  if (empty)
+    return 0;
+  if (static_cast<size_t>(bytes) > limit)
     refuse(text("a tensor of ", bytes, " bytes in a message of ", limit));
-  return bytes;
+  return static_cast<size_t>(bytes);
 }
 
-at::Tensor decode_tensor(Reader& reader, std::span<std::byte> bytes, TensorMaker& maker) {
+at::Tensor decode_tensor(
+    Reader& reader, std::span<std::byte> bytes, TensorMaker& maker) {
   const auto record = reader.get<TensorRecord>();
   if ((record.flags & kPresent) == 0)
     return {};
@@ -103,6 +120,8 @@ at::Tensor decode_tensor(Reader& reader, std::span<std::byte> bytes, TensorMaker
   if (record.dtype >= static_cast<uint8_t>(c10::ScalarType::Undefined))
     refuse(text("dtype number ", int{record.dtype}));
   const auto dtype = static_cast<c10::ScalarType>(record.dtype);
+  if (c10::isQIntType(dtype))  // means nothing without its scale
+    refuse(text("dtype number ", int{record.dtype}));
   std::vector<int64_t> sizes(record.dims);
   for (int64_t& size : sizes)
     size = reader.get<int64_t>();
@@ -112,7 +131,8 @@ at::Tensor decode_tensor(Reader& reader, std::span<std::byte> bytes, TensorMaker
     refuse(text("a tensor at offset ", record.offset));
 #endif
   at::Tensor tensor = maker.make(bytes.data() + record.offset, sizes, dtype);
-  if ((record.flags & kRequiresGrad) != 0 && (c10::isFloatingType(dtype) || c10::isComplexType(dtype)))
+  if ((record.flags & kRequiresGrad) != 0 &&
+      (c10::isFloatingType(dtype) || c10::isComplexType(dtype)))
     tensor.set_requires_grad(true);
   return tensor;
 }
@@ -175,11 +195,11 @@ void encode(const Message& message, const MessageLayout& layout, std::byte* cons
             offset});
     for (const int64_t size : tensor.sizes())
       put(cursor, size);
-    if (tensor.is_contiguous())
+    if (tensor.numel() > 0 && tensor.is_contiguous() && !tensor.is_conj() &&
+        !tensor.is_neg())
       std::memcpy(out + offset, tensor.const_data_ptr(), tensor.nbytes());
-    else
-      at::from_blob(
-          out + offset, tensor.sizes(), tensor.options().requires_grad(false))
+    else if (tensor.numel() > 0)
+      at::from_blob(out + offset, tensor.sizes(), tensor.options().requires_grad(false))
           .copy_(tensor.detach());
     offset += padded(tensor.nbytes());
   }

@@ -1,17 +1,17 @@
 // What travels through a channel: a list of optional tensors with a small header.
 #pragma once
-#include <ATen/core/Tensor.h>
-
 #include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
 #include <vector>
 
+#include <ATen/core/Tensor.h>
+
 namespace trireme::comm {
 
-/// Tensors of any shapes and dtypes, each of which may be absent (undefined), and a word and
-/// bytes for the program's own use. The receiver needs no advance knowledge.
+/// Tensors of any shapes and dtypes, each of which may be absent (undefined), and a
+/// word and bytes for the program's own use. The receiver needs no advance knowledge.
 ///
 ///     channel.send({.tensors = {activation, at::Tensor()}, .header = {.word = step}});
 struct Message {
@@ -49,8 +49,8 @@ class TensorMaker {
       std::byte* data, at::IntArrayRef sizes, c10::ScalarType dtype) = 0;
 };
 
-/// Reads an encoded message. Nothing in it is trusted: InvalidArgument on anything that does
-/// not fit into `bytes`.
+/// Reads an encoded message. Nothing in it is trusted: InvalidArgument on anything that
+/// does not fit into `bytes`.
 Message decode(std::span<std::byte> bytes, TensorMaker& maker);
 
 }  // namespace trireme::comm

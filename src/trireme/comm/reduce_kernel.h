@@ -1,20 +1,20 @@
-// Element-wise reduction over the contributions of several ranks, always in rank order, so
-// that the result depends on nothing but the ranks.
+// Element-wise reduction over the contributions of several ranks, always in rank order,
+// so that the result depends on nothing but the ranks.
 #pragma once
-#include <c10/core/ScalarType.h>
-
 #include <cstddef>
 #include <span>
 #include <string>
+
+#include <c10/core/ScalarType.h>
 
 #include "trireme/comm/collective.h"
 
 namespace trireme::comm {
 
-/// out[i] = op over all sources k of in[k][i]. `out` may be one of the sources. float16 and
-/// bfloat16 are summed in float32 and rounded once. Mean divides by `sources`.
-using ReduceKernel = void (*)(
-    std::byte* out, const std::byte* const* in, int sources, size_t count);
+/// out[i] = op over all sources k of in[k][i]. `out` may be one of the sources. float16
+/// and bfloat16 are summed in float32 and rounded once. Mean divides by `sources`.
+using ReduceKernel =
+    void (*)(std::byte* out, const std::byte* const* in, int sources, size_t count);
 
 /// The fastest kernel for this processor. InvalidArgument where op and dtype do not go
 /// together (a mean of integers, bits of floats).
@@ -22,11 +22,13 @@ using ReduceKernel = void (*)(
 /// bool counts as one bit: sum and max are "or", product and min are "and".
 ReduceKernel reduce_kernel(ReduceOp op, c10::ScalarType dtype);
 
-/// The instruction sets that kernels exist for, slowest first, and the one that is used.
+/// The instruction sets that kernels exist for, slowest first, and the one that is
+/// used.
 enum class Isa { Baseline, Avx2, Avx512 };
 Isa best_isa();
 std::string to_string(Isa isa);
-/// The kernel of one instruction set, for tests; null where op and dtype do not go together.
+/// The kernel of one instruction set, for tests; null where op and dtype do not go
+/// together.
 ReduceKernel reduce_kernel_of(Isa isa, ReduceOp op, c10::ScalarType dtype);
 
 }  // namespace trireme::comm

@@ -1,12 +1,12 @@
 // The loops behind reduce_kernel.h. Compiled once per instruction set: each source file
 // defines TRIREME_ISA and includes this, so everything here is local to that file, and
-// nothing from the standard library is called (the linker could pick that set's copy for
-// the whole program).
+// nothing from the standard library is called (the linker could pick that set's copy
+// for the whole program).
 #pragma once
-#include <c10/core/ScalarType.h>
-
 #include <cstddef>
 #include <cstdint>
+
+#include <c10/core/ScalarType.h>
 
 #if defined(__F16C__)
 #include <immintrin.h>
@@ -29,11 +29,13 @@ constexpr size_t kRegisterBytes = 16;
 #endif
 template <class T>
 struct VectorOf {
-  typedef T Type __attribute__((vector_size(kRegisterBytes), aligned(alignof(T)), may_alias));
+  typedef T Type
+      __attribute__((vector_size(kRegisterBytes), aligned(alignof(T)), may_alias));
   static constexpr size_t kCount = kRegisterBytes / sizeof(T);
 };
 
-// ---- the operations, on single values and on vectors of them ---------------------------
+// ---- the operations, on single values and on vectors of them
+// ---------------------------
 
 struct Add {
   template <class S>
@@ -44,7 +46,8 @@ struct Add {
 struct Multiply {
   template <class S>
   static S apply(S a, S b) {
-    if constexpr (sizeof(S) < sizeof(unsigned))  // would be promoted to int and overflow
+    if constexpr (sizeof(S) < sizeof(unsigned))  // would be promoted to int and
+                                                 // overflow
       return static_cast<S>(static_cast<unsigned>(a) * static_cast<unsigned>(b));
     else
       return a * b;
@@ -76,7 +79,8 @@ struct Or {
   }
 };
 
-// ---- how values are read into what they are summed in, and written back ----------------
+// ---- how values are read into what they are summed in, and written back
+// ----------------
 
 /// Types that are summed as they are.
 template <class T>
@@ -91,8 +95,9 @@ struct Plain {
   static void store(T* to, Many value) { *reinterpret_cast<Many*>(to) = value; }
 };
 
-/// bfloat16, summed in float32. Two neighbours share a 32-bit lane, so that nothing has to
-/// be packed: one float is the lane's upper half, the other its lower half shifted up.
+/// bfloat16, summed in float32. Two neighbours share a 32-bit lane, so that nothing has
+/// to be packed: one float is the lane's upper half, the other its lower half shifted
+/// up.
 struct Bf16 {
   using Item = uint16_t;
   using One = float;
@@ -139,7 +144,9 @@ struct Fp16 {
 #if defined(__F16C__)
   using Many = __m256;
   static constexpr size_t kMany = 8;
-  static float load_one(const uint16_t* from) { return _cvtsh_ss(*from); }
+  static float load_one(const uint16_t* from) {
+    return _cvtsh_ss(*from);
+  }
   static void store_one(uint16_t* to, float value) {
     *to = _cvtss_sh(value, _MM_FROUND_TO_NEAREST_INT);
   }
@@ -160,8 +167,12 @@ struct Fp16 {
   static void store_one(uint16_t* to, float value) {
     *to = c10::detail::fp16_ieee_from_fp32_value(value);
   }
-  static Many load(const uint16_t* from) { return load_one(from); }
-  static void store(uint16_t* to, Many value) { store_one(to, value); }
+  static Many load(const uint16_t* from) {
+    return load_one(from);
+  }
+  static void store(uint16_t* to, Many value) {
+    store_one(to, value);
+  }
 #endif
 };
 
@@ -181,10 +192,11 @@ Many divided(Many value, float divisor) {
     return value / divisor;
 }
 
-// ---- the loop ----------------------------------------------------------------------------
+// ---- the loop
+// ----------------------------------------------------------------------------
 
-// Sums stay in registers: a buffer in between would cost as much as the sources. `out` may
-// be a source, since every element is read before it is written.
+// Sums stay in registers: a buffer in between would cost as much as the sources. `out`
+// may be a source, since every element is read before it is written.
 template <class Format, class Op, bool kMean>
 void reduce_all(
     typename Format::Item* out,
@@ -223,7 +235,8 @@ void reduce_all(
   }
 }
 
-// ---- the table -----------------------------------------------------------------------------
+// ---- the table
+// -----------------------------------------------------------------------------
 
 template <class Format, class Op, bool kMean = false>
 void kernel(std::byte* out, const std::byte* const* in, int sources, size_t count) {
@@ -253,7 +266,8 @@ ReduceKernel float_kernel(ReduceOp op) {
   }
 }
 
-// Signed overflow wraps here as it does in torch: the unsigned type does the arithmetic.
+// Signed overflow wraps here as it does in torch: the unsigned type does the
+// arithmetic.
 template <class T, class Unsigned>
 ReduceKernel integer_kernel(ReduceOp op) {
   switch (op) {
@@ -277,8 +291,7 @@ ReduceKernel integer_kernel(ReduceOp op) {
 inline ReduceKernel bool_kernel(ReduceOp op) {
   if (op == ReduceOp::Mean)
     return nullptr;
-  const bool any =
-      op == ReduceOp::Sum || op == ReduceOp::Max || op == ReduceOp::BitOr;
+  const bool any = op == ReduceOp::Sum || op == ReduceOp::Max || op == ReduceOp::BitOr;
   return any ? kernel<Plain<uint8_t>, Or> : kernel<Plain<uint8_t>, And>;
 }
 

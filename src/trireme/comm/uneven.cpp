@@ -1,7 +1,7 @@
 // The collectives whose sizes differ between ranks: the ranks first tell one another.
-#include <ATen/Functions.h>
-
 #include <algorithm>
+
+#include <ATen/Functions.h>
 
 #include "trireme/comm/collectives.h"
 #include "trireme/comm/flat.h"
@@ -34,8 +34,8 @@ std::vector<int64_t> share_rows(
   return rows;
 }
 
-// Tells every rank what comes to it, and finds the longest piece of all. A mistake of one
-// rank is the same error on all.
+// Tells every rank what comes to it, and finds the longest piece of all. A mistake of
+// one rank is the same error on all.
 int64_t agree_on_counts(
     Engine& engine,
     const std::vector<Flat>& from,
@@ -56,7 +56,8 @@ int64_t agree_on_counts(
        .give = give,
        .take = take},
       deadline);
-  // A row: the longest piece, and the first wrong one: from whom, how long, as expected.
+  // A row: the longest piece, and the first wrong one: from whom, how long, as
+  // expected.
   std::vector<int64_t> row = {*std::max_element(going.begin(), going.end()), -1, 0, 0};
   for (size_t k = 0; k < ranks && row[1] < 0; ++k)
     if (coming[k] != to[k].count())
@@ -111,7 +112,8 @@ Work all_gather_uneven(
       tensors.push_back(
           at::empty(sizes, at::TensorOptions().dtype(input.scalar_type())));
       take.push_back(
-          {static_cast<std::byte*>(tensors.back().data_ptr()), tensors.back().nbytes()});
+          {static_cast<std::byte*>(tensors.back().data_ptr()),
+           tensors.back().nbytes()});
       longest = std::max(longest, tensors.back().numel());
     }
     const Piece give = from.piece();

@@ -10,7 +10,9 @@ void Work::wait() const {
     state_->wait();
 }
 
-bool Work::test() const { return !state_ || state_->finished(); }
+bool Work::test() const {
+  return !state_ || state_->finished();
+}
 
 Work::State::~State() {
   if (!error_ || seen_)
@@ -18,8 +20,8 @@ Work::State::~State() {
   try {
     std::rethrow_exception(error_);
   } catch (const std::exception& error) {
-    TRIREME_LOG(error, "comm") << "nobody waited for an operation that failed: "
-                               << error.what();
+    TRIREME_LOG(error, "comm")
+        << "nobody waited for an operation that failed: " << error.what();
   } catch (...) {
     TRIREME_LOG(error, "comm") << "nobody waited for an operation that failed";
   }

@@ -6,8 +6,8 @@
 
 namespace trireme::comm {
 
-/// What a collective returns. An operation that ran on the caller is finished already; an
-/// async one is finished when wait() returns. Cheap to copy.
+/// What a collective returns. An operation that ran on the caller is finished already;
+/// an async one is finished when wait() returns. Cheap to copy.
 ///
 ///     Work work = all_reduce(group, gradients, {.async = true});
 ///     … compute …
@@ -19,8 +19,8 @@ class Work {
   /// An operation that is finished.
   Work() = default;
 
-  /// Waits for the end; rethrows the operation's error. The operation has its own deadline,
-  /// so this ends too.
+  /// Waits for the end; rethrows the operation's error. The operation has its own
+  /// deadline, so this ends too.
   void wait() const;
   /// Whether it has ended, well or not.
   bool test() const;

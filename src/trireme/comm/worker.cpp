@@ -18,10 +18,11 @@ Work Worker::push(std::function<void()> task) {
   auto state = std::make_shared<Work::State>();
   {
     std::lock_guard lock(mutex_);
-    queue_.push_back({std::move(task), state});
-    pending_.fetch_add(1, std::memory_order_relaxed);
+    // First: if there is no thread to be had, the task must not be waited for.
     if (!thread_.joinable())
       thread_ = std::thread([this] { loop(); });
+    queue_.push_back({std::move(task), state});
+    pending_.fetch_add(1, std::memory_order_relaxed);
   }
   changed_.notify_all();
   return Work(std::move(state));

@@ -12,8 +12,8 @@
 
 namespace trireme::comm {
 
-/// Starts its thread with the first task. Every task ends by its own deadline, so waiting
-/// for the queue ends too.
+/// Starts its thread with the first task. Every task ends by its own deadline, so
+/// waiting for the queue ends too.
 class Worker {
  public:
   /// `prepare` runs first on the new thread.

@@ -10,13 +10,14 @@ namespace trireme {
 /// "[module] what was wanted, what came; what to do".
 ///
 ///     try { comm::all_reduce(group, tensor); }
-///     catch (const trireme::PeerError& e) { std::cerr << "rank " << e.rank() << " failed\n"; }
+///     catch (const trireme::PeerError& e) { std::cerr << e.rank() << " failed\n"; }
 class Error : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-/// The caller asked for something that cannot be: a wrong rank, tensor, option or variable.
+/// The caller asked for something that cannot be: a wrong rank, tensor, option or
+/// variable.
 class InvalidArgument : public Error {
  public:
   using Error::Error;
@@ -68,8 +69,8 @@ std::string errno_text(int code);
 }  // namespace trireme
 
 /// Checks what must hold whatever the caller does. Stays in release builds.
-#define TRIREME_ASSERT(condition)                                    \
-  do {                                                               \
-    if (!(condition)) [[unlikely]]                                   \
-      ::trireme::assertion_failed(#condition, __FILE__, __LINE__);   \
+#define TRIREME_ASSERT(condition)                                  \
+  do {                                                             \
+    if (!(condition)) [[unlikely]]                                 \
+      ::trireme::assertion_failed(#condition, __FILE__, __LINE__); \
   } while (false)

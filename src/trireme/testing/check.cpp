@@ -28,7 +28,8 @@ namespace trireme::testing {
 ::testing::AssertionResult contains(const std::string& whole, const std::string& part) {
   if (whole.find(part) != std::string::npos)
     return ::testing::AssertionSuccess();
-  return ::testing::AssertionFailure() << "\"" << whole << "\" has no \"" << part << "\"";
+  return ::testing::AssertionFailure()
+         << "\"" << whole << "\" has no \"" << part << "\"";
 }
 
 }  // namespace trireme::testing

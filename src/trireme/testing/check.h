@@ -1,10 +1,10 @@
 // Comparisons for tests of ranks: they say which rank and which element.
 #pragma once
-#include <ATen/core/Tensor.h>
-#include <gtest/gtest.h>
-
 #include <functional>
 #include <string>
+
+#include <ATen/core/Tensor.h>
+#include <gtest/gtest.h>
 
 namespace trireme::testing {
 

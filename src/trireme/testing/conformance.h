@@ -1,4 +1,5 @@
-// What every backend must do, as one suite. A new backend adds a registration, not tests.
+// What every backend must do, as one suite. A new backend adds a registration, not
+// tests.
 #pragma once
 #include <functional>
 #include <string>
@@ -17,7 +18,8 @@ struct ConformanceBackend {
   std::vector<int> sizes = {1, 2, 3, 4, 7};
 };
 
-/// Registers every case for every size with gtest. Call it before main() runs the tests:
+/// Registers every case for every size with gtest. Call it before main() runs the
+/// tests:
 ///
 ///     static const bool registered = (register_conformance({
 ///         .suite = "ConformancePigeonProcs", .run = run_pigeons}), true);

@@ -16,13 +16,15 @@ using comm::Message;
 
 // Every rank sends to the next one; with one rank, to itself.
 struct Ring {
-  explicit Ring(const Group& world, int tag = 0, const comm::ChannelOptions& options = {})
+  explicit Ring(
+      const Group& world, int tag = 0, const comm::ChannelOptions& options = {})
       : next((world.rank() + 1) % world.size()),
         before((world.rank() + world.size() - 1) % world.size()),
         out(world, {world.rank(), next, tag}, options),
-        // A rank alone, or a pair, has both ends of an edge in one object or not at all.
-        in(world.size() == 1 ? out : Channel(world, {before, world.rank(), tag}, options)) {
-  }
+        // A rank alone, or a pair, has both ends of an edge in one object or not at
+        // all.
+        in(world.size() == 1 ? out
+                             : Channel(world, {before, world.rank(), tag}, options)) {}
   int next, before;
   Channel out, in;
 };
@@ -47,7 +49,8 @@ void messages_carry_lists_and_absent_tensors(const Group& world) {
   const at::Tensor wide = at::arange(24).reshape({4, 6}).t();
   const at::Tensor leaf = at::ones({2}, at::kHalf).set_requires_grad(true);
   ring.out.send(
-      {.tensors = {at::Tensor(), wide, leaf, at::empty({0, 7}), at::ones({}, at::kBool)},
+      {.tensors =
+           {at::Tensor(), wide, leaf, at::empty({0, 7}), at::ones({}, at::kBool)},
        .header = {.word = -5, .bytes = std::string("a\0b", 3)}});
   ring.out.send({});
   const Message got = ring.in.receive();
@@ -152,7 +155,8 @@ void exchange_cannot_lock_up(const Group& world) {
     rings.emplace_back(world, tag, comm::ChannelOptions{.capacity_messages = 1});
   for (int i = 0; i < 12; ++i) {
     const Ring& ring = rings[static_cast<size_t>(i % 3)];
-    sends.push_back({ring.out, {.tensors = {at::full({500}, i)}, .header = {.word = i}}});
+    sends.push_back(
+        {ring.out, {.tensors = {at::full({500}, i)}, .header = {.word = i}}});
     receives.push_back(ring.in);
   }
   const auto got = comm::exchange(sends, receives);
@@ -176,9 +180,9 @@ void wrong_ends_are_refused(const Group& world) {
   }
   const Channel self(world, {world.rank(), world.rank(), 5});
   EXPECT_THROW(
-      Channel(world, {world.rank(), world.rank(), 5}), InvalidArgument);  // a second one
-  EXPECT_THROW(
-      self.send({.tensors = {at::empty({2}, at::kMeta)}}), InvalidArgument);
+      Channel(world, {world.rank(), world.rank(), 5}),
+      InvalidArgument);  // a second one
+  EXPECT_THROW(self.send({.tensors = {at::empty({2}, at::kMeta)}}), InvalidArgument);
   EXPECT_THROW(
       self.send({.header = {.bytes = std::string(5000, 'x')}}), InvalidArgument);
   self.send({.header = {.word = 3}});

@@ -1,8 +1,8 @@
 // Conformance: wrong calls, and ranks that fail.
-#include <ATen/ATen.h>
-
 #include <chrono>
 #include <thread>
+
+#include <ATen/ATen.h>
 
 #include "trireme/comm/channel.h"
 #include "trireme/comm/collectives.h"

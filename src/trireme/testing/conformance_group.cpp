@@ -1,8 +1,8 @@
 // Conformance: groups, sub-groups, meshes, and the order of calls.
-#include <ATen/ATen.h>
-
 #include <chrono>
 #include <thread>
+
+#include <ATen/ATen.h>
 
 #include "trireme/comm/collectives.h"
 #include "trireme/comm/mesh.h"
@@ -92,7 +92,8 @@ void mesh_has_a_group_for_every_axis(const Group& world) {
   const comm::Mesh mesh(world, {{"pp", rows}, {"dp", columns}, {"one", 1}});
   EXPECT_EQ(mesh.coordinate("pp"), world.rank() / columns);
   EXPECT_EQ(mesh.coordinate("dp"), world.rank() % columns);
-  EXPECT_EQ(mesh.rank_at({mesh.coordinate("pp"), mesh.coordinate("dp"), 0}), world.rank());
+  EXPECT_EQ(
+      mesh.rank_at({mesh.coordinate("pp"), mesh.coordinate("dp"), 0}), world.rank());
   EXPECT_EQ(mesh["dp"].size(), columns);
   EXPECT_EQ(mesh["dp"].rank(), mesh.coordinate("dp"));
   at::Tensor row = at::full({1}, mesh.coordinate("pp"), at::kInt);
@@ -142,10 +143,12 @@ void every_collective_can_be_async(const Group& world) {
       comm::reduce(world, rooted, 0, {.async = true}),
       comm::broadcast(world, copied, n - 1, {.async = true}),
       comm::all_gather(world, all, own, {.async = true}),
-      comm::all_gather_uneven(world, uneven, own.slice(0, 0, world.rank() % 3), {.async = true}),
+      comm::all_gather_uneven(
+          world, uneven, own.slice(0, 0, world.rank() % 3), {.async = true}),
       comm::reduce_scatter(world, part, at::ones({n, 3}, at::kLong), {.async = true}),
       comm::all_to_all(world, swapped, own.expand({n, 3}), {.async = true}),
-      comm::all_to_all(world, outs, std::vector<at::Tensor>(outs.size(), own), {.async = true}),
+      comm::all_to_all(
+          world, outs, std::vector<at::Tensor>(outs.size(), own), {.async = true}),
       comm::gather(world, gathered, own, 0, {.async = true}),
       comm::scatter(world, given, gathered, 0, {.async = true}),
       comm::barrier(world, {.async = true})};

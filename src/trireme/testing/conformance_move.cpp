@@ -15,7 +15,10 @@ const std::vector<int64_t> kCounts = {0, 1, 1000, 20000, 400001};
 
 // Every element tells whose it is.
 at::Tensor mark(int64_t count, int from, int to = 0, at::ScalarType dtype = at::kInt) {
-  return at::arange(count, at::kLong).remainder(1000).add(from * 10000 + to * 1000).to(dtype);
+  return at::arange(count, at::kLong)
+      .remainder(1000)
+      .add(from * 10000 + to * 1000)
+      .to(dtype);
 }
 
 // Private memory, or memory that the peers can reach.
@@ -30,7 +33,8 @@ void broadcast_copies_the_root(const Group& world) {
         at::Tensor x = room(world, count, shared);
         x.copy_(mark(count, world.rank()));
         comm::broadcast(world, x, root);
-        EXPECT_TRUE(same(x, mark(count, root))) << "count " << count << " root " << root;
+        EXPECT_TRUE(same(x, mark(count, root)))
+            << "count " << count << " root " << root;
       }
 }
 
@@ -66,7 +70,9 @@ void all_gather_collects_everybody(const Group& world) {
 
 void all_gather_uneven_keeps_every_shape(const Group& world) {
   for (const int64_t scale : {1, 3000, 60000}) {
-    const auto of = [&](int k) { return mark(scale * k * 2, k).reshape({k, 2, scale}); };
+    const auto of = [&](int k) {
+      return mark(scale * k * 2, k).reshape({k, 2, scale});
+    };
     std::vector<at::Tensor> outputs;
     comm::all_gather_uneven(world, outputs, of(world.rank()));
     ASSERT_EQ(outputs.size(), static_cast<size_t>(world.size()));
@@ -116,8 +122,8 @@ void all_to_all_finds_counts_that_do_not_match(const Group& world) {
     const bool wrong = world.rank() == world.size() - 1 && k == 0;
     outputs.push_back(at::zeros({wrong ? 3 : 2}));
   }
-  const std::string what = message_of<InvalidArgument>(
-      [&] { comm::all_to_all(world, outputs, inputs); });
+  const std::string what =
+      message_of<InvalidArgument>([&] { comm::all_to_all(world, outputs, inputs); });
   EXPECT_TRUE(contains(
       what,
       text("expected 3 elements from rank 0 at rank ", world.size() - 1, ", got 2")));

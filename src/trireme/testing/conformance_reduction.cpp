@@ -11,8 +11,10 @@ namespace {
 using comm::Group;
 using comm::ReduceOp;
 
-// Element counts on both sides of every change of algorithm: in the line, staged, streamed.
-const std::vector<int64_t> kCounts = {1, 11, 12, 13, 1000, 16384, 16385, 300001, 1500003};
+// Element counts on both sides of every change of algorithm: in the line, staged,
+// streamed.
+const std::vector<int64_t> kCounts = {
+    1, 11, 12, 13, 1000, 16384, 16385, 300001, 1500003};
 
 // Small whole numbers: sums are exact, whatever the order.
 at::Tensor ramp(int64_t count, int rank, at::ScalarType dtype = at::kFloat) {
@@ -55,7 +57,9 @@ void all_reduce_sums_every_size(const Group& world) {
     at::Tensor x = ramp(count, world.rank());
     comm::all_reduce(world, x);
     EXPECT_TRUE(same(
-        x, expected(world, [&](int k) { return ramp(count, k); }, ReduceOp::Sum)))
+        x,
+        expected(
+            world, [&](int k) { return ramp(count, k); }, ReduceOp::Sum)))
         << "rank " << world.rank() << ", count " << count;
   }
 }
@@ -77,7 +81,8 @@ void all_reduce_knows_every_op_of_every_dtype(const Group& world) {
     }
   };
   for (const auto dtype : {at::kFloat, at::kDouble})
-    for (const ReduceOp op : {ReduceOp::Sum, ReduceOp::Min, ReduceOp::Max, ReduceOp::Product})
+    for (const ReduceOp op :
+         {ReduceOp::Sum, ReduceOp::Min, ReduceOp::Max, ReduceOp::Product})
       check(dtype, op);
   for (const auto dtype : {at::kByte, at::kChar, at::kShort, at::kInt, at::kLong}) {
     for (const ReduceOp op : common)
@@ -85,7 +90,8 @@ void all_reduce_knows_every_op_of_every_dtype(const Group& world) {
     for (const ReduceOp op : bits)
       check(dtype, op);
   }
-  for (const ReduceOp op : {ReduceOp::Min, ReduceOp::Max, ReduceOp::BitAnd, ReduceOp::BitOr})
+  for (const ReduceOp op :
+       {ReduceOp::Min, ReduceOp::Max, ReduceOp::BitAnd, ReduceOp::BitOr})
     check(at::kBool, op);
 }
 
@@ -131,7 +137,9 @@ void all_reduce_takes_views_and_strides(const Group& world) {
 void all_reduce_sums_complex_numbers(const Group& world) {
   at::Tensor x = at::complex(ramp(33, world.rank()), ramp(33, 2 * world.rank()));
   const at::Tensor sum = expected(
-      world, [](int k) { return at::complex(ramp(33, k), ramp(33, 2 * k)); }, ReduceOp::Sum);
+      world,
+      [](int k) { return at::complex(ramp(33, k), ramp(33, 2 * k)); },
+      ReduceOp::Sum);
   at::Tensor lazy = at::conj(x.clone());
   comm::all_reduce(world, x);
   EXPECT_TRUE(same(x, sum));
@@ -142,8 +150,8 @@ void all_reduce_sums_complex_numbers(const Group& world) {
 // Memory that peers can read in place, on all ranks, on some, and at an offset.
 void all_reduce_works_in_shared_memory(const Group& world) {
   const int64_t count = 300001;
-  const at::Tensor sum =
-      expected(world, [&](int k) { return ramp(count, k); }, ReduceOp::Sum);
+  const at::Tensor sum = expected(
+      world, [&](int k) { return ramp(count, k); }, ReduceOp::Sum);
   at::Tensor shared = world.allocate({count + 5}, at::kFloat).slice(0, 5);
   for (int round = 0; round < 3; ++round) {
     shared.copy_(ramp(count, world.rank()));
@@ -182,10 +190,10 @@ void reduce_scatter_gives_every_rank_its_part(const Group& world) {
           shared ? world.allocate({count}, at::kFloat) : at::empty({count});
       input.copy_(ramp(all, world.rank()));
       comm::reduce_scatter(world, output, input);
-      const at::Tensor sum =
-          expected(world, [&](int k) { return ramp(all, k); }, ReduceOp::Sum);
-      EXPECT_TRUE(same(
-          output, sum.slice(0, count * world.rank(), count * (world.rank() + 1))))
+      const at::Tensor sum = expected(
+          world, [&](int k) { return ramp(all, k); }, ReduceOp::Sum);
+      EXPECT_TRUE(
+          same(output, sum.slice(0, count * world.rank(), count * (world.rank() + 1))))
           << "rank " << world.rank() << " count " << count;
       EXPECT_TRUE(same(input, ramp(all, world.rank())));
     }
@@ -198,7 +206,9 @@ void mixed_sizes_do_not_disturb_one_another(const Group& world) {
     at::Tensor x = ramp(count, world.rank() + round);
     comm::all_reduce(world, x);
     EXPECT_TRUE(same(
-        x, expected(world, [&](int k) { return ramp(count, k + round); }, ReduceOp::Sum)))
+        x,
+        expected(
+            world, [&](int k) { return ramp(count, k + round); }, ReduceOp::Sum)))
         << "round " << round;
     at::Tensor y = ramp(count % 5000 + 1, round);
     comm::broadcast(world, y, round % world.size());

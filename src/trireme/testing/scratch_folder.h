@@ -1,5 +1,6 @@
 // A folder for one test, and programs in it that stand for others.
 #pragma once
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <string>

@@ -1,15 +1,15 @@
 #include "trireme/testing/world.h"
 
-#include <gtest/gtest.h>
-#include <signal.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <atomic>
 #include <cstdio>
 #include <iostream>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
 #include <thread>
+#include <unistd.h>
+
+#include <gtest/gtest.h>
 
 #include "trireme/comm/init.h"
 #include "trireme/comm/shm/shm_world.h"
@@ -83,7 +83,9 @@ void run_world(
   const comm::ShmThreadWorld world(ranks);
   comm::run_threads(
       ranks,
-      [&world](int rank, const Deadline& deadline) { return world.join(rank, deadline); },
+      [&world](int rank, const Deadline& deadline) {
+        return world.join(rank, deadline);
+      },
       body,
       {.timeout = options.timeout});
 }
@@ -115,7 +117,9 @@ pid_t Processes::start(const std::function<int()>& body) {
   return pid;
 }
 
-void Processes::kill(size_t index, int signal) const { ::kill(pids_[index], signal); }
+void Processes::kill(size_t index, int signal) const {
+  ::kill(pids_[index], signal);
+}
 
 std::vector<Ending> Processes::wait(std::chrono::milliseconds limit) {
   const Deadline deadline = Deadline::after(limit);

@@ -1,10 +1,9 @@
 // Worlds of ranks for tests: as threads, or as processes that may be killed.
 #pragma once
-#include <sys/types.h>
-
 #include <chrono>
 #include <functional>
 #include <string>
+#include <sys/types.h>
 #include <vector>
 
 #include "trireme/comm/group.h"
@@ -15,7 +14,7 @@ using RankBody = std::function<void(const comm::Group&)>;
 
 /// A kind of world, by the name of its backend.
 ///
-///     run_world(Backend::Shm, 4, [](const comm::Group& world) { EXPECT_EQ(world.size(), 4); });
+///     run_world(Backend::Shm, 4, [](const comm::Group& world) { barrier(world); });
 enum class Backend {
   Local,       // threads, the local backend
   ShmThreads,  // threads, the shm engine: for ThreadSanitizer
@@ -47,8 +46,8 @@ class Processes {
   Processes(const Processes&) = delete;
   Processes& operator=(const Processes&) = delete;
 
-  /// Forks; the child runs `body` and exits with its result, or with 1 if it throws or an
-  /// expectation fails.
+  /// Forks; the child runs `body` and exits with its result, or with 1 if it throws or
+  /// an expectation fails.
   pid_t start(const std::function<int()>& body);
   void kill(size_t index, int signal) const;
   pid_t pid(size_t index) const { return pids_[index]; }

@@ -14,15 +14,16 @@
 #include "trireme/comm/init.h"
 #include "trireme/core/error.h"
 #include "trireme/testing/check.h"
+#include "trireme/testing/scratch_folder.h"
 
 namespace trireme::comm {
 namespace {
 
 using testing::contains;
-using testing::FolderScope;
 using testing::LogScope;
 using testing::message_of;
 using testing::same;
+using testing::ScratchFolder;
 using testing::VariableScope;
 
 Deadline soon() {
@@ -168,11 +169,11 @@ void fail_together() {
 
 TEST(LocalWorldRanks, LeaveARecordWhereAskedTo) {
   const LogScope log;
-  const FolderScope folder;
+  const ScratchFolder folder;
   const VariableScope variable("TRIREME_FLIGHT_DIR", folder.path().string());
   fail_together();
   const auto records = load_flight(folder.path());
-  ASSERT_FALSE(records.empty());
+  ASSERT_EQ(records.size(), 2U);
   for (const FlightFile& record : records) {
     EXPECT_EQ(record.size, 2);
     EXPECT_EQ(record.reason, "[comm] rank 1 failed: overboard");
@@ -184,7 +185,7 @@ TEST(LocalWorldRanks, LeaveARecordWhereAskedTo) {
 
 TEST(LocalWorldRanks, LeaveNoRecordUnasked) {
   const LogScope log;
-  const FolderScope temporary;
+  const ScratchFolder temporary;
   const VariableScope folder("TRIREME_FLIGHT_DIR", std::nullopt);
   const VariableScope variable("TMPDIR", temporary.path().string());
   fail_together();

@@ -1,10 +1,10 @@
 #include "trireme/comm/shared/block_ports.h"
 
-#include <ATen/ATen.h>
-#include <gtest/gtest.h>
-
 #include <set>
 #include <thread>
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
 
 #include "trireme/comm/channel.h"
 #include "trireme/comm/collectives.h"

@@ -36,7 +36,8 @@ TEST_F(DirectoryTest, HoldsMoreThanAPage) {
     directory_.publish({.tag = tag}, static_cast<uint64_t>(tag) + 1);
   for (int tag = 0; tag < 200; ++tag) {
     ASSERT_NE(directory_.find(0, {.tag = tag}), nullptr);
-    EXPECT_EQ(directory_.find(0, {.tag = tag})->ring.load(), static_cast<uint64_t>(tag) + 1);
+    EXPECT_EQ(
+        directory_.find(0, {.tag = tag})->ring.load(), static_cast<uint64_t>(tag) + 1);
   }
 }
 

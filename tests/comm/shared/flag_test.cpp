@@ -1,11 +1,11 @@
 #include "trireme/comm/shared/flag.h"
 
-#include <gtest/gtest.h>
-
 #include <atomic>
 #include <stdexcept>
 #include <thread>
 #include <vector>
+
+#include <gtest/gtest.h>
 
 namespace trireme::comm {
 namespace {
@@ -37,7 +37,9 @@ class PostThenTrouble : public WaitGuard {
   Flag& flag_;
 };
 
-Deadline soon() { return Deadline::after(milliseconds(20)); }
+Deadline soon() {
+  return Deadline::after(milliseconds(20));
+}
 
 TEST(Flag, IsReachedAcrossTheWrapAround) {
   Flag flag;
@@ -72,7 +74,8 @@ TEST(Flag, IsNotDisturbedByTroubleOnceItIsReached) {
 }
 
 TEST(FlagRanks, WakesEverySleeperAndSpinner) {
-  for (const auto spin : {std::chrono::microseconds(0), std::chrono::microseconds(500)}) {
+  for (const auto spin :
+       {std::chrono::microseconds(0), std::chrono::microseconds(500)}) {
     Flag flag;
     std::atomic<int> woken{0};
     std::vector<std::thread> waiters;

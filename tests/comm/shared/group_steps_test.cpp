@@ -1,8 +1,8 @@
 #include "trireme/comm/shared/group_steps.h"
 
-#include <gtest/gtest.h>
-
 #include <cstring>
+
+#include <gtest/gtest.h>
 
 #include "staged_world.h"
 #include "trireme/core/error.h"
@@ -12,8 +12,8 @@ namespace {
 
 TEST(GroupStepsRanks, PublishAPayloadToEverybody) {
   run_staged(4, [](SharedEngine& engine) {
-    // all_gather of three words fits into the line of the call itself or the staging; either
-    // way every rank sees every other's.
+    // all_gather of three words fits into the line of the call itself or the staging;
+    // either way every rank sees every other's.
     for (int64_t round = 0; round < 200; ++round) {
       std::vector<int64_t> own = {engine.rank() * 100 + round}, all(4);
       std::vector<Piece> take;
@@ -27,7 +27,8 @@ TEST(GroupStepsRanks, PublishAPayloadToEverybody) {
            .give = {&give, 1},
            .take = take},
           in_time());
-      EXPECT_EQ(all, (std::vector<int64_t>{round, 100 + round, 200 + round, 300 + round}));
+      EXPECT_EQ(
+          all, (std::vector<int64_t>{round, 100 + round, 200 + round, 300 + round}));
     }
   });
 }

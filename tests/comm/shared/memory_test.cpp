@@ -1,9 +1,9 @@
 #include "trireme/comm/shared/memory.h"
 
-#include <gtest/gtest.h>
-
 #include <random>
 #include <vector>
+
+#include <gtest/gtest.h>
 
 #include "trireme/core/error.h"
 

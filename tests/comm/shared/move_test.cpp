@@ -12,8 +12,8 @@ using Bytes = std::vector<uint8_t>;
 Bytes message(size_t count, int from, int to) {
   Bytes out(count);
   for (size_t i = 0; i < count; ++i)
-    out[i] = static_cast<uint8_t>(i * 31 + static_cast<size_t>(from) * 7 +
-                                  static_cast<size_t>(to) * 3);
+    out[i] = static_cast<uint8_t>(
+        i * 31 + static_cast<size_t>(from) * 7 + static_cast<size_t>(to) * 3);
   return out;
 }
 
@@ -39,10 +39,8 @@ TEST_P(MoveRanks, AllToAllDeliversEveryPieceAtEveryBorder) {
         for (const size_t most : {3, 190, 192, 195, 1023, 1024, 1026, 6000}) {
           std::vector<Bytes> give, take, wanted;
           for (int k = 0; k < engine.size(); ++k) {
-            give.push_back(
-                message(amount(engine.rank(), k, most), engine.rank(), k));
-            wanted.push_back(
-                message(amount(k, engine.rank(), most), k, engine.rank()));
+            give.push_back(message(amount(engine.rank(), k, most), engine.rank(), k));
+            wanted.push_back(message(amount(k, engine.rank(), most), k, engine.rank()));
             take.push_back(Bytes(wanted.back().size()));
           }
           engine.run(

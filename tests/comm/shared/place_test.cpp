@@ -29,8 +29,7 @@ TEST(Place, TellsWhereInputAndOutputLie) {
   const Alone alone(true);
   std::vector<float> in(10), out(10);
   const Piece give = piece_of(in), take = piece_of(out);
-  const Place place =
-      place_of(*alone.steps, {.give = {&give, 1}, .take = {&take, 1}});
+  const Place place = place_of(*alone.steps, {.give = {&give, 1}, .take = {&take, 1}});
   EXPECT_EQ(place.reachable, 1U);
   EXPECT_EQ(alone.steps->memory().at(place.input), give.data);
   EXPECT_EQ(alone.steps->memory().at(place.output), take.data);

@@ -36,8 +36,7 @@ void all_reduce(SharedEngine& engine, size_t count, int root) {
        .give = {&piece, 1},
        .take = {&piece, wanted ? size_t{1} : 0}},
       in_time());
-  EXPECT_EQ(
-      data, wanted ? sum_of(count, engine.size()) : values(count, engine.rank()))
+  EXPECT_EQ(data, wanted ? sum_of(count, engine.size()) : values(count, engine.rank()))
       << "rank " << engine.rank() << " count " << count << " root " << root;
 }
 

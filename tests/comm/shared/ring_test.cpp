@@ -1,5 +1,5 @@
-// Rings under pressure: small capacity, both kinds of ports, senders and receivers that come
-// and go.
+// Rings under pressure: small capacity, both kinds of ports, senders and receivers that
+// come and go.
 #include "trireme/comm/shared/ring.h"
 
 #include <ATen/ATen.h>

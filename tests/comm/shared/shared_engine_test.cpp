@@ -1,9 +1,9 @@
 #include "trireme/comm/shared/shared_engine.h"
 
+#include <set>
+
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
-
-#include <set>
 
 #include "staged_world.h"
 #include "trireme/comm/collectives.h"

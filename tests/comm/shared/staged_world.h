@@ -1,5 +1,5 @@
-// Ranks as threads that pretend to have private memory and little room for staging: so the
-// streaming algorithms run on small data, where every off-by-one shows.
+// Ranks as threads that pretend to have private memory and little room for staging: so
+// the streaming algorithms run on small data, where every off-by-one shows.
 #pragma once
 #include <vector>
 
@@ -31,7 +31,7 @@ inline void run_staged(
   const uint64_t control = make_world(*memory, ranks);
   std::shared_ptr<std::byte> rings(
       static_cast<std::byte*>(::operator new(
-          kFlightRingBytes * static_cast<size_t>(ranks), std::align_val_t(64))),
+          kFlightRingBytes* static_cast<size_t>(ranks), std::align_val_t(64))),
       [](std::byte* p) { ::operator delete(p, std::align_val_t(64)); });
   std::fill_n(rings.get(), kFlightRingBytes * static_cast<size_t>(ranks), std::byte{0});
   run_threads(
@@ -58,6 +58,8 @@ Piece piece_of(std::vector<T>& values) {
   return {reinterpret_cast<std::byte*>(values.data()), values.size() * sizeof(T)};
 }
 
-inline Deadline in_time() { return Deadline::after(std::chrono::seconds(20)); }
+inline Deadline in_time() {
+  return Deadline::after(std::chrono::seconds(20));
+}
 
 }  // namespace trireme::comm

@@ -1,9 +1,9 @@
 #include "trireme/comm/shared/world.h"
 
-#include <gtest/gtest.h>
-
 #include <set>
 #include <thread>
+
+#include <gtest/gtest.h>
 
 #include "trireme/comm/shared/shared_engine.h"
 #include "trireme/core/error.h"
@@ -80,7 +80,9 @@ TEST(World, CutsAReasonThatIsTooLong) {
 TEST(World, TurnsATimeoutIntoTheSameErrorEverywhere) {
   Crew crew;
   const auto a = crew.join(0), b = crew.join(1);
-  EXPECT_EQ(message_of<TimeoutError>([&] { a->time_out("rank 2 is late"); }), "rank 2 is late");
+  EXPECT_EQ(
+      message_of<TimeoutError>([&] { a->time_out("rank 2 is late"); }),
+      "rank 2 is late");
   EXPECT_EQ(message_of<TimeoutError>([&] { b->check(); }), "rank 2 is late");
 }
 
@@ -119,7 +121,8 @@ TEST(World, TellsTheOthersWhenItIsLeftByAnException) {
   } catch (const std::runtime_error&) {
   }
   EXPECT_TRUE(contains(
-      message_of<PeerError>([&] { a->check(); }), "rank 1 left its world by an exception"));
+      message_of<PeerError>([&] { a->check(); }),
+      "rank 1 left its world by an exception"));
 }
 
 TEST(WorldRanks, RenewsWhenAllHaveCome) {

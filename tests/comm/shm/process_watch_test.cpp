@@ -1,10 +1,10 @@
 #include "trireme/comm/shm/process_watch.h"
 
-#include <gtest/gtest.h>
 #include <signal.h>
+#include <thread>
 #include <unistd.h>
 
-#include <thread>
+#include <gtest/gtest.h>
 
 #include "trireme/testing/world.h"
 

@@ -1,8 +1,8 @@
 #include "trireme/comm/shm/region_memory.h"
 
-#include <gtest/gtest.h>
-
 #include <cstring>
+
+#include <gtest/gtest.h>
 
 #include "trireme/core/error.h"
 

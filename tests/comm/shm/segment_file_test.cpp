@@ -1,11 +1,11 @@
 #include "trireme/comm/shm/segment_file.h"
 
 #include <fcntl.h>
-#include <gtest/gtest.h>
+#include <fstream>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <fstream>
+#include <gtest/gtest.h>
 
 #include "trireme/core/error.h"
 #include "trireme/core/machine.h"

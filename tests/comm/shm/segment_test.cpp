@@ -1,12 +1,12 @@
 #include "trireme/comm/shm/segment.h"
 
-#include <gtest/gtest.h>
+#include <fstream>
 #include <signal.h>
 #include <sys/stat.h>
+#include <thread>
 #include <unistd.h>
 
-#include <fstream>
-#include <thread>
+#include <gtest/gtest.h>
 
 #include "trireme/core/error.h"
 #include "trireme/testing/check.h"
@@ -26,7 +26,9 @@ bool exists(const std::string& name) {
   struct stat status {};
   return ::lstat((std::string(kSegmentFolder) + "/" + name).c_str(), &status) == 0;
 }
-Deadline soon() { return Deadline::after(milliseconds(50)); }
+Deadline soon() {
+  return Deadline::after(milliseconds(50));
+}
 
 TEST(Segment, HasADifferentNameForEveryJobAndRestart) {
   const LaunchEnv env{.master_port = 29500, .run_id = "a"};
@@ -138,7 +140,8 @@ TEST(Segment, NamesRankZeroWhenItDoesNotCome) {
       "expected rank 0 to start the world within 50 ms"));
 }
 
-/// Leaves a published segment behind, as a job does that is killed while it waits for ranks.
+/// Leaves a published segment behind, as a job does that is killed while it waits for
+/// ranks.
 void leave_stale(const std::string& name) {
   testing::Processes processes;
   processes.start([&] {

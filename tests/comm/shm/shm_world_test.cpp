@@ -1,15 +1,15 @@
 // Worlds of processes: how they start, fail and die.
 #include "trireme/comm/shm/shm_world.h"
 
-#include <ATen/ATen.h>
-#include <gtest/gtest.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
+#include <thread>
 #include <unistd.h>
 
-#include <thread>
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
 
 #include "trireme/comm/channel.h"
 #include "trireme/comm/collectives.h"
@@ -30,8 +30,7 @@ using testing::Processes;
 using Clock = std::chrono::steady_clock;
 
 std::string path_of(const std::string& job) {
-  return text(
-      kSegmentFolder, "/", segment_name({.master_port = 1, .run_id = job}));
+  return text(kSegmentFolder, "/", segment_name({.master_port = 1, .run_id = job}));
 }
 bool exists(const std::string& path) {
   struct stat status {};
@@ -63,8 +62,8 @@ TEST(ShmWorldProcs, NamesTheRanksThatNeverCame) {
   Processes processes;
   for (const int rank : {0, 2})
     processes.start([&, rank] {
-      const std::string what = message_of<TimeoutError>(
-          [&] { join_job(job, rank, 4, milliseconds(600)); });
+      const std::string what =
+          message_of<TimeoutError>([&] { join_job(job, rank, 4, milliseconds(600)); });
       EXPECT_TRUE(contains(what, "ranks 1 and 3 did not come"));
       return 0;
     });
@@ -137,8 +136,8 @@ TEST(ShmWorldProcs, AKilledRankIsNoticedWithinTwoSeconds) {
       }
       EXPECT_LT(Clock::now() - start, seconds(2));
       EXPECT_THROW(barrier(world), PeerError);
-      EXPECT_TRUE(contains(
-          message_of<PeerError>([&] { world.renew(); }), "rank 2 is gone"));
+      EXPECT_TRUE(
+          contains(message_of<PeerError>([&] { world.renew(); }), "rank 2 is gone"));
       return 0;
     });
   const auto endings = processes.wait(seconds(30));

@@ -10,7 +10,8 @@
 
 namespace trireme::comm {
 
-LocalWorld::LocalWorld(int size) : size_(size), memory_(std::make_shared<HeapMemory>()) {
+LocalWorld::LocalWorld(int size)
+    : size_(size), memory_(std::make_shared<HeapMemory>()) {
   constexpr int kMost = 4096;
   if (size < 1 || size > kMost)
     throw InvalidArgument(
@@ -22,7 +23,11 @@ LocalWorld::LocalWorld(int size) : size_(size), memory_(std::make_shared<HeapMem
 }
 
 std::shared_ptr<Engine> LocalWorld::join(int rank, const Deadline& deadline) const {
-  // Threads leave their flight record only where asked: a debugger sees them all anyway.
+  if (rank < 0 || rank >= size_)
+    throw InvalidArgument(
+        text("[comm] expected a rank from 0 to ", size_ - 1, ", got ", rank));
+  // Threads leave their flight record only where asked: a debugger sees them all
+  // anyway.
   const char* folder = std::getenv("TRIREME_FLIGHT_DIR");
   auto recorder = std::make_shared<FlightRecorder>(
       memory_->at(flight_), rank, size_, folder ? folder : "", memory_);

@@ -13,7 +13,8 @@ namespace trireme::comm {
 /// all_reduce, reduce and reduce_scatter. The caller has called steps.begin().
 void run_reduction(GroupSteps& steps, const Collective& call);
 
-/// Everything that only moves bytes: broadcast, gather, scatter, all_gather, all_to_all.
+/// Everything that only moves bytes: broadcast, gather, scatter, all_gather,
+/// all_to_all.
 void run_move(GroupSteps& steps, const Collective& call);
 
 /// Any collective of a group of one: a copy at most.
@@ -35,8 +36,8 @@ struct Place {
 /// The place of a call's data; not reachable when any of it is private to this process.
 Place place_of(const GroupSteps& steps, const Collective& call);
 
-/// Enters the call with our place and reads the peers' into `places` (one a rank). True if
-/// everybody's data can be reached, so that nothing needs staging.
+/// Enters the call with our place and reads the peers' into `places` (one a rank). True
+/// if everybody's data can be reached, so that nothing needs staging.
 bool enter_with_place(
     GroupSteps& steps, const Collective& call, std::span<Place> places);
 

@@ -1,9 +1,9 @@
 #include "trireme/comm/shared/block_ports.h"
 
-#include <ATen/Functions.h>
-
 #include <algorithm>
 #include <new>
+
+#include <ATen/Functions.h>
 
 namespace trireme::comm {
 namespace {
@@ -28,7 +28,8 @@ class BlockLease {
 
 class LeasedTensors : public TensorMaker {
  public:
-  explicit LeasedTensors(std::shared_ptr<BlockLease> lease) : lease_(std::move(lease)) {}
+  explicit LeasedTensors(std::shared_ptr<BlockLease> lease)
+      : lease_(std::move(lease)) {}
   at::Tensor make(
       std::byte* data, at::IntArrayRef sizes, c10::ScalarType dtype) override {
     return at::from_blob(

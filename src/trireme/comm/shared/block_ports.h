@@ -1,5 +1,5 @@
-// Channel ends between processes: a message is encoded into a block of the segment, and the
-// received tensors are views of it.
+// Channel ends between processes: a message is encoded into a block of the segment, and
+// the received tensors are views of it.
 #pragma once
 #include <atomic>
 #include <deque>
@@ -10,7 +10,8 @@
 
 namespace trireme::comm {
 
-/// Stands before every message's bytes; the receiver clears it when the last tensor dies.
+/// Stands before every message's bytes; the receiver clears it when the last tensor
+/// dies.
 struct alignas(64) BlockHeader {
   std::atomic<uint32_t> in_use{0};
 };

@@ -16,13 +16,15 @@ std::string describe(const ChannelKey& key) {
 template <class Next>
 void change(ChannelDirectory::Entry& entry, const Next& next) {
   uint32_t now = entry.state.load(std::memory_order_acquire);
-  while (!entry.state.compare_exchange_weak(now, next(now), std::memory_order_acq_rel)) {
+  while (
+      !entry.state.compare_exchange_weak(now, next(now), std::memory_order_acq_rel)) {
   }
 }
 
 }  // namespace
 
-ChannelDirectory::Entry& ChannelDirectory::publish(const ChannelKey& key, uint64_t ring) {
+ChannelDirectory::Entry& ChannelDirectory::publish(
+    const ChannelKey& key, uint64_t ring) {
   world_.memory().reclaim();
   std::lock_guard lock(mutex_);
   Entry* entry = find(world_.rank(), key);
@@ -30,7 +32,8 @@ ChannelDirectory::Entry& ChannelDirectory::publish(const ChannelKey& key, uint64
     throw InvalidArgument(text(
         "[comm] expected ",
         describe(key),
-        " to be opened once, but an end of it is still open, or holds messages that were not "
+        " to be opened once, but an end of it is still open, or holds messages that "
+        "were not "
         "received; use another tag, or close both ends first"));
   if (entry == nullptr)
     entry = &append(key);

@@ -1,5 +1,5 @@
-// How a receiver finds the ring that a sender has made: every rank publishes a list of its
-// sending ends, which only it extends and everybody reads.
+// How a receiver finds the ring that a sender has made: every rank publishes a list of
+// its sending ends, which only it extends and everybody reads.
 #pragma once
 #include <atomic>
 #include <cstdint>
@@ -18,8 +18,8 @@ struct ChannelKey {
   bool operator==(const ChannelKey&) const = default;
 };
 
-/// The state of a channel, in the sender's list: a set of these. The memory of a list is
-/// never freed, so a receiver can look here before it dares to touch the ring.
+/// The state of a channel, in the sender's list: a set of these. The memory of a list
+/// is never freed, so a receiver can look here before it dares to touch the ring.
 struct ChannelState {
   enum Bit : uint32_t {
     HasRing = 1,

@@ -1,12 +1,11 @@
 #include "trireme/comm/shared/flag.h"
 
+#include <climits>
+#include <ctime>
 #include <linux/futex.h>
 #include <sched.h>
 #include <sys/syscall.h>
 #include <unistd.h>
-
-#include <climits>
-#include <ctime>
 
 namespace trireme::comm {
 namespace {
@@ -36,9 +35,10 @@ void relax() {
 }
 
 bool spin(const Flag& flag, uint32_t target, std::chrono::nanoseconds budget) {
-  constexpr int kLooksPerClock = 16;  // reading the clock costs as much as several looks
-  // An answer that takes longer than this may be waiting for our own core: the scheduler
-  // can put two ranks on one, however many there are, and leave them there.
+  constexpr int kLooksPerClock =
+      16;  // reading the clock costs as much as several looks
+  // An answer that takes longer than this may be waiting for our own core: the
+  // scheduler can put two ranks on one, however many there are, and leave them there.
   constexpr std::chrono::microseconds kAlone{3};
   const auto start = Deadline::Clock::now();
   auto now = start;
@@ -70,8 +70,8 @@ class Sleeper {
 }  // namespace
 
 void Flag::post(uint32_t next) {
-  // Both sequentially consistent, like the sleeper's fetch_add and load: either the poster
-  // sees the sleeper, or the sleeper sees the new value.
+  // Both sequentially consistent, like the sleeper's fetch_add and load: either the
+  // poster sees the sleeper, or the sleeper sees the new value.
   value.store(next, std::memory_order_seq_cst);
   if (sleepers.load(std::memory_order_seq_cst) != 0)
     futex_wake_all(value);

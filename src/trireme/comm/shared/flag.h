@@ -10,8 +10,8 @@
 
 namespace trireme::comm {
 
-/// A monotonic counter in shared memory, alone in its cache line pair (the prefetcher of
-/// current processors fetches lines in pairs).
+/// A monotonic counter in shared memory, alone in its cache line pair (the prefetcher
+/// of current processors fetches lines in pairs).
 struct alignas(128) Flag {
   std::atomic<uint32_t> value{0};
   std::atomic<uint32_t> sleepers{0};
@@ -23,8 +23,8 @@ struct alignas(128) Flag {
   /// Sets the counter and wakes who sleeps on it. What was written before is visible to
   /// whoever sees the new value.
   void post(uint32_t next);
-  /// Adds one and wakes; safe from several threads at once. Touches the flag no more once
-  /// the count has risen (but to wake), so that who sees it may free the memory.
+  /// Adds one and wakes; safe from several threads at once. Touches the flag no more
+  /// once the count has risen (but to wake), so that who sees it may free the memory.
   void add_one();
 };
 
@@ -44,8 +44,9 @@ struct WaitPolicy {
 /// A sleeping waiter looks at its guard this often.
 inline constexpr std::chrono::milliseconds kGuardInterval{20};
 
-/// Waits until `flag` has come to `target`: true, or false when the deadline passed first.
-/// Throws the guard's trouble, but never when the flag is there: a peer may post and leave.
+/// Waits until `flag` has come to `target`: true, or false when the deadline passed
+/// first. Throws the guard's trouble, but never when the flag is there: a peer may post
+/// and leave.
 bool wait_until(
     Flag& flag,
     uint32_t target,

@@ -46,17 +46,17 @@ GroupSteps::GroupSteps(
 }
 
 GroupSteps::~GroupSteps() {
-  // A slower member may still be reading our staging: it goes when all have departed, and
-  // the control block when all have seen that.
+  // A slower member may still be reading our staging: it goes when all have departed,
+  // and the control block when all have seen that.
   control_->departed.fetch_add(1, std::memory_order_acq_rel);
   const auto all = static_cast<uint32_t>(size());
   memory().retire([memory = &memory(),
-                  control = control_,
-                  control_offset = control_offset_,
-                  staging = staging_offset_,
-                  leader = rank_ == 0,
-                  all,
-                  freed = false]() mutable {
+                   control = control_,
+                   control_offset = control_offset_,
+                   staging = staging_offset_,
+                   leader = rank_ == 0,
+                   all,
+                   freed = false]() mutable {
     if (control->departed.load(std::memory_order_acquire) != all)
       return false;
     if (!freed) {
@@ -108,8 +108,8 @@ size_t GroupSteps::stage(size_t bytes) {
   constexpr size_t kLine = 128;
   TRIREME_ASSERT(bytes <= half_bytes_);
   const uint32_t half = (step_ + 1) & 1;
-  // Walking through the half, rather than starting over, keeps us off the lines that the
-  // peers have just read: those would have to be fetched back from their caches.
+  // Walking through the half, rather than starting over, keeps us off the lines that
+  // the peers have just read: those would have to be fetched back from their caches.
   if (used_[half] + bytes > half_bytes_)
     used_[half] = 0;
   const size_t place = half * half_bytes_ + used_[half];
@@ -122,7 +122,8 @@ void GroupSteps::time_out() {
   for (int peer = 0; peer < size(); ++peer)
     if (slot_of(step_, peer).arrived.load(std::memory_order_relaxed) != step_)
       missing.push_back(members_[static_cast<size_t>(peer)]);
-  const std::string what = signature_ == 0 && entered_ == 0 ? "the start" : describe(signature_);
+  const std::string what =
+      signature_ == 0 && entered_ == 0 ? "the start" : describe(signature_);
   world_->time_out(text(
       "[comm] expected ",
       size(),
@@ -145,12 +146,13 @@ void GroupSteps::compare_calls() {
         members_[static_cast<size_t>(peer)]);
   std::string calls;
   for (const auto& [call, ranks] : callers)
-    calls += text(
-        calls.empty() ? "" : "; ", rank_list(ranks), " called ", describe(call));
+    calls +=
+        text(calls.empty() ? "" : "; ", rank_list(ranks), " called ", describe(call));
   // The ranks may have staged different amounts: begin again at the same place.
   used_[0] = used_[1] = 0;
   throw InvalidArgument(
-      "[comm] expected the same call with the same dtype and count on every rank, got: " +
+      "[comm] expected the same call with the same dtype and count on every rank, "
+      "got: " +
       calls);
 }
 

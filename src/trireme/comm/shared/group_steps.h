@@ -1,4 +1,5 @@
-// The steps that collectives over shared memory are made of: publish, meet, read the peers.
+// The steps that collectives over shared memory are made of: publish, meet, read the
+// peers.
 #pragma once
 #include <atomic>
 #include <cstddef>
@@ -38,7 +39,8 @@ struct alignas(128) GroupControl {
            static_cast<size_t>(size) * (2 * sizeof(CallSlot) + sizeof(uint64_t));
   }
   CallSlot& slot(uint32_t parity, int rank, int size) {
-    return reinterpret_cast<CallSlot*>(this + 1)[static_cast<int>(parity) * size + rank];
+    return reinterpret_cast<CallSlot*>(
+        this + 1)[static_cast<int>(parity) * size + rank];
   }
   std::atomic<uint64_t>& staging(int rank, int size) {
     auto* after_slots = reinterpret_cast<CallSlot*>(this + 1) + 2 * size;
@@ -49,12 +51,12 @@ struct alignas(128) GroupControl {
 /// Builds an empty control block in this rank's part of the memory.
 uint64_t make_group_control(SharedMemory& memory, int size);
 
-/// One rank's side of a group. All ranks take the same steps with the same sizes, so each
-/// knows where the others put their data.
+/// One rank's side of a group. All ranks take the same steps with the same sizes, so
+/// each knows where the others put their data.
 ///
-/// The rule that makes re-use safe: what a rank writes before step s goes to half s % 2 of
-/// its staging, and is read between step s and step s + 1. Who writes for step s + 2 has
-/// passed step s + 1, so everybody has finished reading.
+/// The rule that makes re-use safe: what a rank writes before step s goes to half s % 2
+/// of its staging, and is read between step s and step s + 1. Who writes for step s + 2
+/// has passed step s + 1, so everybody has finished reading.
 class GroupSteps {
  public:
   /// Joins the group: meets all members once.
@@ -76,8 +78,8 @@ class GroupSteps {
 
   /// Starts a call; the deadline holds for all its steps and must outlive them.
   void begin(const Collective& call, const Deadline& deadline);
-  /// The first step of every call: publishes it with a payload, meets everybody, and throws
-  /// InvalidArgument on every rank unless all made the same call.
+  /// The first step of every call: publishes it with a payload, meets everybody, and
+  /// throws InvalidArgument on every rank unless all made the same call.
   void enter(std::span<const std::byte> payload = {});
   /// A further step: meets everybody.
   void meet();

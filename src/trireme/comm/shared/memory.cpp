@@ -20,7 +20,8 @@ void SharedMemory::retire(std::function<bool()> try_free) {
 
 void SharedMemory::reclaim() {
   std::lock_guard lock(retired_mutex_);
-  std::erase_if(retired_, [](const std::function<bool()>& try_free) { return try_free(); });
+  std::erase_if(
+      retired_, [](const std::function<bool()>& try_free) { return try_free(); });
 }
 
 HeapMemory::~HeapMemory() {
@@ -49,7 +50,8 @@ uint64_t BlockMap::take(size_t bytes) {
     return end_;
   const uint64_t need = std::max<uint64_t>(1, (bytes + step - 1) / step) * step;
   uint64_t offset = next_;
-  if (const auto fit = free_by_size_.lower_bound({need, 0}); fit != free_by_size_.end()) {
+  if (const auto fit = free_by_size_.lower_bound({need, 0});
+      fit != free_by_size_.end()) {
     const uint64_t have = fit->first;
     offset = fit->second;
     remove_free(offset, have);

@@ -1,5 +1,6 @@
-// Memory that all ranks of a world can reach, addressed by offsets. One interface for ranks
-// that are threads (the heap) and for ranks that are processes (a mapped segment).
+// Memory that all ranks of a world can reach, addressed by offsets. One interface for
+// ranks that are threads (the heap) and for ranks that are processes (a mapped
+// segment).
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -12,8 +13,8 @@
 
 namespace trireme::comm {
 
-/// One rank's view of its world's memory. A rank allocates only in its own part, so no lock
-/// is shared between processes and a dead rank cannot leave one held. Thread-safe.
+/// One rank's view of its world's memory. A rank allocates only in its own part, so no
+/// lock is shared between processes and a dead rank cannot leave one held. Thread-safe.
 class SharedMemory {
  public:
   virtual ~SharedMemory() = default;
@@ -51,8 +52,8 @@ class SharedMemory {
   std::vector<std::function<bool()>> retired_;
 };
 
-/// The memory of ranks that are threads: offsets are addresses, and all is shared. What was
-/// not released is freed with the object.
+/// The memory of ranks that are threads: offsets are addresses, and all is shared. What
+/// was not released is freed with the object.
 class HeapMemory : public SharedMemory {
  public:
   HeapMemory() : SharedMemory(nullptr) {}
@@ -71,7 +72,8 @@ class HeapMemory : public SharedMemory {
 class BlockMap {
  public:
   BlockMap(uint64_t begin, uint64_t end) : begin_(begin), end_(end), next_(begin) {}
-  /// The offset of a block of `bytes` (rounded up to the alignment); `end` if there is none.
+  /// The offset of a block of `bytes` (rounded up to the alignment); `end` if there is
+  /// none.
   uint64_t take(size_t bytes);
   void give_back(uint64_t offset);
   /// Everything that is handed out lies below.
@@ -87,8 +89,8 @@ class BlockMap {
 
   uint64_t begin_, end_, next_;
   uint64_t used_ = 0;
-  std::map<uint64_t, uint64_t> taken_;             // offset -> bytes
-  std::map<uint64_t, uint64_t> free_;              // offset -> bytes
+  std::map<uint64_t, uint64_t> taken_;                    // offset -> bytes
+  std::map<uint64_t, uint64_t> free_;                     // offset -> bytes
   std::set<std::pair<uint64_t, uint64_t>> free_by_size_;  // bytes, offset
 };
 

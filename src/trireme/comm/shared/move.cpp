@@ -9,7 +9,9 @@ namespace {
 constexpr size_t kLine = 64;
 constexpr size_t kChunk = size_t{1} << 20;
 
-size_t round_up(size_t bytes) { return (bytes + kLine - 1) / kLine * kLine; }
+size_t round_up(size_t bytes) {
+  return (bytes + kLine - 1) / kLine * kLine;
+}
 
 /// A move, and how its pieces are cut into windows that fit into the staging.
 struct Move {
@@ -72,14 +74,15 @@ void take_in_place(const Move& m, std::span<const Place> places) {
     const auto peer = static_cast<size_t>((m.rank() + i) % m.size());
     const Piece& piece = m.call.take[peer];
     const size_t ours = static_cast<size_t>(m.rank()) * places[peer].stride;
-    copy_piece(
-        piece.data, m.steps.memory().at(places[peer].input) + ours, piece.bytes);
+    copy_piece(piece.data, m.steps.memory().at(places[peer].input) + ours, piece.bytes);
   }
 }
 
 }  // namespace
 
-void run_alone(const Collective& call) { take_own(call, 0, false); }
+void run_alone(const Collective& call) {
+  take_own(call, 0, false);
+}
 
 void run_move(GroupSteps& steps, const Collective& call) {
   const bool apart =

@@ -12,7 +12,8 @@ constexpr size_t kPairChunk = size_t{512} << 10;
 // More ranks share out a chunk: larger, since each step costs a wake-up of everybody.
 constexpr size_t kManyChunk = size_t{1} << 20;
 constexpr size_t kLine = 64;
-// What is written to several places is written block by block, while it is in the cache.
+// What is written to several places is written block by block, while it is in the
+// cache.
 constexpr size_t kCopyBlock = size_t{16} << 10;
 
 struct Range {
@@ -37,7 +38,8 @@ struct Reduction {
   void reduce(std::byte* out, const std::byte* const* in, size_t length) const {
     kernel(out, in, size(), length / item);
   }
-  /// The part of `length` bytes that belongs to `rank`; all but the last are whole lines.
+  /// The part of `length` bytes that belongs to `rank`; all but the last are whole
+  /// lines.
   Range shard(size_t length, int rank) const {
     const auto ranks = static_cast<size_t>(size());
     const size_t part = ((length + ranks - 1) / ranks + kLine - 1) / kLine * kLine;
@@ -68,7 +70,8 @@ void reduce_small(const Reduction& r) {
   r.reduce(r.output, in.data(), r.bytes);
 }
 
-// All data can be reached: each rank reduces its shard and writes it where it is wanted.
+// All data can be reached: each rank reduces its shard and writes it where it is
+// wanted.
 void reduce_in_place(const Reduction& r, std::span<const Place> places) {
   const SharedMemory& memory = r.steps.memory();
   const Range mine = r.shard(r.bytes, r.rank());
@@ -83,8 +86,7 @@ void reduce_in_place(const Reduction& r, std::span<const Place> places) {
     r.reduce(out, in.data(), length);
     for (int k = 0; r.root < 0 && k < r.size(); ++k)
       if (k != first)
-        std::memcpy(
-            memory.at(places[static_cast<size_t>(k)].output) + at, out, length);
+        std::memcpy(memory.at(places[static_cast<size_t>(k)].output) + at, out, length);
   }
   r.steps.meet();
 }
@@ -110,7 +112,8 @@ void reduce_pair(const Reduction& r) {
 }
 
 // Many ranks: reduce-scatter and all-gather as a pipeline over chunks. In step t a rank
-// stages chunk t, reduces its shard of chunk t - 1, and collects the results of chunk t - 2.
+// stages chunk t, reduces its shard of chunk t - 1, and collects the results of chunk t
+// - 2.
 void reduce_many(const Reduction& r) {
   const size_t room = r.steps.half_bytes();
   const size_t chunk = std::min(kManyChunk, room / 2 / kLine * kLine);
@@ -187,8 +190,8 @@ void run_reduce_scatter(const Reduction& r, const Collective& call) {
     r.reduce(r.output, in.data(), r.bytes);
     return r.steps.meet();
   }
-  const size_t window =
-      std::max(kLine, std::min(kManyChunk, r.steps.half_bytes()) / ranks / kLine * kLine);
+  const size_t window = std::max(
+      kLine, std::min(kManyChunk, r.steps.half_bytes()) / ranks / kLine * kLine);
   for (size_t at = 0; at < r.bytes; at += window) {
     const size_t length = std::min(window, r.bytes - at);
     const size_t place = r.steps.stage(window * ranks);

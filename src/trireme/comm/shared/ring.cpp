@@ -31,7 +31,8 @@ uint32_t checked_slots(const ChannelOptions& options) {
 
 }  // namespace
 
-// ---- sender --------------------------------------------------------------------------------
+// ---- sender
+// --------------------------------------------------------------------------------
 
 RingSender::RingSender(PortPlace place, const ChannelOptions& options)
     : place_(std::move(place)), peers_{place_.peer}, options_(options) {
@@ -55,11 +56,11 @@ RingSender::~RingSender() = default;
 void RingSender::retire() {
   ChannelDirectory::leave_as_sender(*entry_, ring_->taken.reached(sent_));
   world().memory().retire([memory = &world().memory(),
-                  ring = ring_,
-                  offset = ring_offset_,
-                  entry = entry_,
-                  sent = sent_,
-                  release = release_all()] {
+                           ring = ring_,
+                           offset = ring_offset_,
+                           entry = entry_,
+                           sent = sent_,
+                           release = release_all()] {
     if (ring->freed.value.load(std::memory_order_acquire) != sent ||
         !ChannelDirectory::remove_ring(*entry))
       return false;
@@ -139,7 +140,8 @@ void RingSender::time_out(const Deadline& deadline, size_t bytes) const {
       "ChannelOptions"));
 }
 
-// ---- receiver ------------------------------------------------------------------------------
+// ---- receiver
+// ------------------------------------------------------------------------------
 
 RingReceiver::RingReceiver(PortPlace place)
     : place_(std::move(place)), peers_{place_.peer} {}
@@ -156,7 +158,8 @@ bool RingReceiver::connect() {
     entry_ = place_.directory->find(place_.peer, place_.key);
   if (entry_ == nullptr || !ChannelDirectory::connect(*entry_))
     return false;
-  ring_ = world().memory().as<RingControl>(entry_->ring.load(std::memory_order_acquire));
+  ring_ =
+      world().memory().as<RingControl>(entry_->ring.load(std::memory_order_acquire));
   taken_ = ring_->taken.value.load(std::memory_order_relaxed);
   return true;
 }
@@ -188,7 +191,8 @@ std::optional<Message> RingReceiver::try_receive() {
 Message RingReceiver::receive(const Deadline& deadline) {
   std::lock_guard lock(mutex_);
   world().check();
-  auto record = begin_record();  // from the start, so that it shows what a rank waits for
+  auto record =
+      begin_record();  // from the start, so that it shows what a rank waits for
   const WorldGuard guard(world(), peers_);
   Flag& changes = place_.directory->changes(place_.peer);
   for (;;) {

@@ -1,5 +1,5 @@
-// The ring behind a channel: one sender, one receiver, no locks between them. What a slot
-// names differs: a block in a segment (block_ports.h) or a message by reference
+// The ring behind a channel: one sender, one receiver, no locks between them. What a
+// slot names differs: a block in a segment (block_ports.h) or a message by reference
 // (reference_ports.h).
 #pragma once
 #include <atomic>
@@ -64,8 +64,8 @@ class RingSender : public SendPort {
   virtual size_t bytes_out() const = 0;
   /// What frees the memory of all messages once the receiver has given everything back.
   virtual std::function<void()> release_all() = 0;
-  /// To be called by the destructor of each derived class: the ring stays until everything
-  /// that was sent is received and given back.
+  /// To be called by the destructor of each derived class: the ring stays until
+  /// everything that was sent is received and given back.
   void retire();
 
  private:

@@ -1,9 +1,9 @@
 #include "trireme/comm/shared/shared_engine.h"
 
-#include <ATen/Functions.h>
-
 #include <algorithm>
 #include <numeric>
+
+#include <ATen/Functions.h>
 
 #include "trireme/comm/shared/algorithms.h"
 #include "trireme/comm/shared/block_ports.h"
@@ -13,8 +13,8 @@
 namespace trireme::comm {
 namespace {
 
-// Mixes a group's id from its parent's, the number of the split and the colour: all members
-// compute the same, and different groups almost surely different ones.
+// Mixes a group's id from its parent's, the number of the split and the colour: all
+// members compute the same, and different groups almost surely different ones.
 uint32_t child_id(uint32_t parent, uint32_t split, int color) {
   uint64_t x = (uint64_t{parent} << 32 | split) * 0x9e3779b97f4a7c15ULL;
   x ^= static_cast<uint64_t>(color) + 0x7f4a7c15ULL + (x >> 29);
@@ -27,7 +27,8 @@ uint32_t child_id(uint32_t parent, uint32_t split, int color) {
 uint64_t make_world(SharedMemory& memory, int size) {
   const uint64_t offset = memory.allocate(WorldControl::bytes(size));
   WorldControl* control = make_world_control(memory.at(offset), size);
-  control->root_group.store(make_group_control(memory, size), std::memory_order_release);
+  control->root_group.store(
+      make_group_control(memory, size), std::memory_order_release);
   return offset;
 }
 
@@ -39,8 +40,12 @@ SharedEngine::SharedEngine(
     : world_(world),
       directory_(std::move(directory)),
       id_(seat.id),
-      steps_(std::move(world), seat.control, std::move(seat.members), seat.rank, deadline) {
-}
+      steps_(
+          std::move(world),
+          seat.control,
+          std::move(seat.members),
+          seat.rank,
+          deadline) {}
 
 std::shared_ptr<SharedEngine> SharedEngine::root(
     WorldPlace place, const Deadline& deadline) {
@@ -79,7 +84,8 @@ void SharedEngine::run(const Collective& call, const Deadline& deadline) {
 }
 
 // One word of every rank, in rank order.
-std::vector<int64_t> SharedEngine::gather_words(int64_t word, const Deadline& deadline) {
+std::vector<int64_t> SharedEngine::gather_words(
+    int64_t word, const Deadline& deadline) {
   std::vector<int64_t> words(static_cast<size_t>(size()));
   std::vector<Piece> take;
   for (int64_t& place : words)
@@ -109,8 +115,8 @@ std::shared_ptr<Engine> SharedEngine::split(
   });
   for (const int peer : ranks)
     seat.members.push_back(members()[static_cast<size_t>(peer)]);
-  seat.rank = static_cast<int>(
-      std::find(ranks.begin(), ranks.end(), rank()) - ranks.begin());
+  seat.rank =
+      static_cast<int>(std::find(ranks.begin(), ranks.end(), rank()) - ranks.begin());
   const bool leads = color >= 0 && seat.rank == 0;
   const uint64_t mine =
       leads ? make_group_control(world_->memory(), static_cast<int>(ranks.size())) : 0;
@@ -152,8 +158,8 @@ at::Tensor SharedEngine::allocate(
   for (const int64_t extent : sizes)
     if (extent < 0 ||
         __builtin_mul_overflow(bytes, static_cast<size_t>(extent), &bytes))
-      throw InvalidArgument(text(
-          "[comm] expected sizes that fit into memory, got ", sizes));
+      throw InvalidArgument(
+          text("[comm] expected sizes that fit into memory, got ", sizes));
   auto memory = world_->place().memory;
   const uint64_t offset = memory->allocate(bytes);
   return at::from_blob(

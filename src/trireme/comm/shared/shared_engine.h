@@ -16,8 +16,7 @@ class SharedEngine : public Engine {
  public:
   /// The engine of the whole world; meets all ranks. Rank 0 has made the root group's
   /// control block when it made the world's.
-  static std::shared_ptr<SharedEngine> root(
-      WorldPlace place, const Deadline& deadline);
+  static std::shared_ptr<SharedEngine> root(WorldPlace place, const Deadline& deadline);
 
   int rank() const override { return steps_.rank(); }
   int size() const override { return steps_.size(); }
@@ -28,8 +27,7 @@ class SharedEngine : public Engine {
   std::unique_ptr<SendPort> open_send(
       int to, int tag, const ChannelOptions& options) override;
   std::unique_ptr<ReceivePort> open_receive(int from, int tag) override;
-  at::Tensor allocate(
-      at::IntArrayRef sizes, const at::TensorOptions& options) override;
+  at::Tensor allocate(at::IntArrayRef sizes, const at::TensorOptions& options) override;
   void abort(const std::string& why) noexcept override;
   void check() const override { world_->check(); }
   std::shared_ptr<Engine> renew(const Deadline& deadline) override;
@@ -60,7 +58,8 @@ class SharedEngine : public Engine {
   uint32_t splits_ = 0;
 };
 
-/// Makes the control blocks of a world and of its root group in this rank's part of memory.
+/// Makes the control blocks of a world and of its root group in this rank's part of
+/// memory.
 uint64_t make_world(SharedMemory& memory, int size);
 
 }  // namespace trireme::comm

@@ -1,9 +1,9 @@
 #include "trireme/comm/shared/world.h"
 
-#include <unistd.h>
-
 #include <cstring>
 #include <new>
+#include <numeric>
+#include <unistd.h>
 
 #include "trireme/core/error.h"
 #include "trireme/core/log.h"
@@ -37,14 +37,25 @@ World::~World() {
   control_->slot(rank()).state.store(RankSlot::Left, std::memory_order_release);
 }
 
-void World::stop(int origin, const std::string& reason, bool timed_out) const noexcept {
+bool World::publish(
+    int origin, const std::string& reason, bool timed_out) const noexcept {
   uint32_t running = WorldControl::Running;
   if (!control_->failed.compare_exchange_strong(running, WorldControl::BeingWritten))
-    return;
+    return false;
   control_->origin = origin;
   control_->timed_out = timed_out ? 1 : 0;
   std::strncpy(control_->reason, reason.c_str(), sizeof control_->reason - 1);
   control_->failed.store(WorldControl::Stopped, std::memory_order_release);
+  return true;
+}
+
+void World::stop(int origin, const std::string& reason, bool timed_out) const noexcept {
+  if (!publish(origin, reason, timed_out))
+    return;
+  // Who stops the world writes down what everybody did: some may be dead, or asleep.
+  std::vector<int> everybody(static_cast<size_t>(size()));
+  std::iota(everybody.begin(), everybody.end(), 0);
+  dump_flight(everybody);
 }
 
 void World::time_out(const std::string& reason) const {
@@ -59,7 +70,8 @@ void World::time_out(const std::string& reason) const {
 }
 
 std::exception_ptr World::stopped() const {
-  dump_flight();
+  const int self[] = {rank()};
+  dump_flight(self);
   const std::string reason = control_->reason;
   if (control_->timed_out != 0)
     return std::make_exception_ptr(TimeoutError(reason));
@@ -92,7 +104,8 @@ void World::find_dead() const {
   next_watch_ = now + kWatchInterval;
   for (int peer = 0; peer < size(); ++peer) {
     RankSlot& slot = control_->slot(peer);
-    // Asked before the state is read: a rank that leaves and ends in between is not dead.
+    // Asked before the state is read: a rank that leaves and ends in between is not
+    // dead.
     if (peer == rank() || !place_.watch->is_dead(peer) ||
         slot.state.load(std::memory_order_acquire) == RankSlot::Left)
       continue;
@@ -107,13 +120,12 @@ void World::find_dead() const {
   }
 }
 
-void World::dump_flight() const {
+void World::dump_flight(std::span<const int> ranks) const {
   if (!place_.recorder || dumped_.exchange(true))
     return;
   const std::string reason = control_->reason;
-  for (int peer = 0; peer < size(); ++peer)
-    if (peer == rank() || (place_.watch && place_.watch->is_dead(peer)))
-      recorder().dump(peer, reason);
+  for (const int each : ranks)
+    recorder().dump(each, reason);
 }
 
 bool World::is_gone(int peer) const {
@@ -154,7 +166,10 @@ uint64_t World::renew(
     const Deadline& deadline, const std::function<uint64_t()>& make_next) {
   control_->slot(rank()).renewing.post(1);
   await_renewal(deadline);
-  stop(rank(), "[comm] expected the renewed group, got the old one; use what renew() gave");
+  publish(
+      rank(),
+      "[comm] expected the renewed group, got the old one; use what renew() gave",
+      false);
   if (rank() == 0) {
     control_->next_control.store(make_next(), std::memory_order_relaxed);
     control_->next_ready.post(1);

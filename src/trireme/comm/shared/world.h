@@ -1,5 +1,5 @@
-// What the ranks of one world share besides their data: who is there, who failed, and what
-// may be freed. One World object a rank and generation.
+// What the ranks of one world share besides their data: who is there, who failed, and
+// what may be freed. One World object a rank and generation.
 #pragma once
 #include <atomic>
 #include <cstdint>
@@ -24,8 +24,8 @@ struct alignas(128) RankSlot {
   enum State : uint32_t { Absent, Present, Left };
   std::atomic<uint32_t> state{Absent};
   int32_t pid = 0;
-  /// The list of channels that this rank sends on (channel_directory.h), and a counter of
-  /// its changes.
+  /// The list of channels that this rank sends on (channel_directory.h), and a counter
+  /// of its changes.
   std::atomic<uint32_t> channel_count{0};
   std::atomic<uint64_t> channel_page{0};
   Flag channels;
@@ -77,8 +77,8 @@ struct WorldPlace {
   size_t staging_bytes = size_t{4} << 20;
 };
 
-/// A rank's hold on its world. Leaves when destroyed: cleanly, or, if an exception is on its
-/// way, by telling the others.
+/// A rank's hold on its world. Leaves when destroyed: cleanly, or, if an exception is
+/// on its way, by telling the others.
 class World {
  public:
   explicit World(WorldPlace place);
@@ -99,26 +99,30 @@ class World {
   /// Throws what the world was stopped by, if it was.
   void check() const {
     if (control_->failed.load(std::memory_order_acquire) == WorldControl::Stopped)
-      [[unlikely]]
+        [[unlikely]]
       std::rethrow_exception(stopped());
   }
 
-  /// Stops the world; the first reason wins. Everybody throws PeerError, or TimeoutError if
-  /// `timed_out`.
-  void stop(int origin, const std::string& reason, bool timed_out = false) const noexcept;
+  /// Stops the world; the first reason wins. Everybody throws PeerError, or
+  /// TimeoutError if `timed_out`.
+  void stop(
+      int origin, const std::string& reason, bool timed_out = false) const noexcept;
   /// Stops the world because a wait of ours ran out, and throws TimeoutError.
   [[noreturn]] void time_out(const std::string& reason) const;
 
-  /// Meets all ranks and gives the control block of the next generation, which rank 0 makes
-  /// with `make_next`; PeerError names who is gone, TimeoutError who did not come.
+  /// Meets all ranks and gives the control block of the next generation, which rank 0
+  /// makes with `make_next`; PeerError names who is gone, TimeoutError who did not
+  /// come.
   uint64_t renew(const Deadline& deadline, const std::function<uint64_t()>& make_next);
 
  private:
+  /// True if this was the first reason.
+  bool publish(int origin, const std::string& reason, bool timed_out) const noexcept;
   std::exception_ptr stopped() const;
   void find_dead() const;
   bool is_gone(int peer) const;
   void await_renewal(const Deadline& deadline) const;
-  void dump_flight() const;
+  void dump_flight(std::span<const int> ranks) const;
 
   WorldPlace place_;
   WorldControl* control_;

@@ -1,10 +1,9 @@
 #include "trireme/comm/shm/process_watch.h"
 
+#include <cerrno>
 #include <poll.h>
 #include <sys/syscall.h>
 #include <unistd.h>
-
-#include <cerrno>
 
 #include "trireme/comm/shm/segment_file.h"
 #include "trireme/core/machine.h"
@@ -33,8 +32,8 @@ bool ProcessWatch::is_dead(int rank) {
     return false;
   if (fds_[index] < 0) {
     fds_[index] = static_cast<int>(::syscall(SYS_pidfd_open, process.pid, 0));
-    // Compared after opening: from here on the descriptor cannot mean another process. This
-    // also serves where descriptors have run out or the kernel has no pidfd.
+    // Compared after opening: from here on the descriptor cannot mean another process.
+    // This also serves where descriptors have run out or the kernel has no pidfd.
     if (process_start_time(process.pid) != process.start_time)
       return dead_[index] = true;
     if (fds_[index] < 0)

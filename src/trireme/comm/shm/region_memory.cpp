@@ -44,7 +44,8 @@ uint64_t RegionMemory::allocate(size_t bytes) {
   if (blocks_.high_water() > committed_) {
     const uint64_t need = blocks_.high_water() - committed_;
     const uint64_t step = std::min(
-        (need + kCommitStep - 1) / kCommitStep * kCommitStep, blocks_.end() - committed_);
+        (need + kCommitStep - 1) / kCommitStep * kCommitStep,
+        blocks_.end() - committed_);
     try {
       segment_->commit(committed_, step);
     } catch (...) {

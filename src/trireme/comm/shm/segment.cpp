@@ -1,17 +1,16 @@
 #include "trireme/comm/shm/segment.h"
 
-#include <dirent.h>
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <bit>
 #include <cerrno>
 #include <cstdio>
+#include <dirent.h>
+#include <fcntl.h>
 #include <new>
+#include <sys/mman.h>
+#include <sys/stat.h>
 #include <thread>
+#include <unistd.h>
 
 #include "trireme/comm/shm/segment_file.h"
 #include "trireme/core/error.h"
@@ -26,9 +25,12 @@ constexpr uint64_t kPage = 4096;
 // All regions together: far below what an address space holds, also with sanitizers.
 constexpr uint64_t kMostBytes = uint64_t{1} << 40;
 
-std::string path_of(const std::string& name) { return text(kSegmentFolder, "/", name); }
+std::string path_of(const std::string& name) {
+  return text(kSegmentFolder, "/", name);
+}
 
-// As much address space for each rank as the machine has memory: only what is used counts.
+// As much address space for each rank as the machine has memory: only what is used
+// counts.
 uint64_t region_size(int size) {
   const uint64_t memory = std::bit_ceil(
       std::max<uint64_t>(describe_machine().memory_bytes, uint64_t{1} << 30));
@@ -41,7 +43,9 @@ uint64_t staging_size(int size) {
   const uint64_t free = shared_memory_limits(kSegmentFolder).free_bytes;
   const uint64_t share = free / (8 * static_cast<uint64_t>(size));
   return std::clamp(
-      std::bit_floor(std::max<uint64_t>(share, 1)), uint64_t{64} << 10, uint64_t{4} << 20);
+      std::bit_floor(std::max<uint64_t>(share, 1)),
+      uint64_t{64} << 10,
+      uint64_t{4} << 20);
 }
 
 uint64_t header_size(int size) {
@@ -50,7 +54,8 @@ uint64_t header_size(int size) {
   return (bytes + kPage - 1) / kPage * kPage;
 }
 
-void check_fits(const SegmentHeader& header, const std::string& path, int fd, int size) {
+void check_fits(
+    const SegmentHeader& header, const std::string& path, int fd, int size) {
   struct stat status {};
   const bool sane = ::fstat(fd, &status) == 0 && header.size > 0 &&
                     header.region_bytes <= kMostBytes &&
@@ -59,7 +64,8 @@ void check_fits(const SegmentHeader& header, const std::string& path, int fd, in
                         header.regions_begin +
                             header.region_bytes * static_cast<uint64_t>(header.size);
   if (!sane)
-    throw InvalidArgument(text("[comm] expected ", path, " to be whole, got a damaged one"));
+    throw InvalidArgument(
+        text("[comm] expected ", path, " to be whole, got a damaged one"));
   if (header.size != size)
     throw InvalidArgument(text(
         "[comm] expected a world of ",
@@ -72,8 +78,8 @@ void check_fits(const SegmentHeader& header, const std::string& path, int fd, in
 }  // namespace
 
 Segment::Segment(int fd, size_t bytes) : fd_(fd), bytes_(bytes) {
-  void* mapped = ::mmap(
-      nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
+  void* mapped =
+      ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
   if (mapped == MAP_FAILED) {
     const int error = errno;
     ::close(fd);
@@ -131,7 +137,8 @@ void Segment::publish(const std::string& name) {
   const std::string path = path_of(name);
   const std::string self = text("/proc/self/fd/", fd_);
   for (int attempt = 0; attempt < 16; ++attempt) {
-    if (::linkat(AT_FDCWD, self.c_str(), AT_FDCWD, path.c_str(), AT_SYMLINK_FOLLOW) == 0) {
+    if (::linkat(AT_FDCWD, self.c_str(), AT_FDCWD, path.c_str(), AT_SYMLINK_FOLLOW) ==
+        0) {
       name_ = name;
       return;
     }
@@ -152,7 +159,8 @@ void Segment::publish(const std::string& name) {
       ::unlink(path.c_str());
     }
   }
-  throw InvalidArgument(text("[comm] expected to make ", path, ", but others keep making it"));
+  throw InvalidArgument(
+      text("[comm] expected to make ", path, ", but others keep making it"));
 }
 
 void Segment::unlink() noexcept {
@@ -187,7 +195,8 @@ std::shared_ptr<Segment> Segment::attach(
           "); see whether rank 0 runs, on this host, with the same MASTER_ADDR and "
           "MASTER_PORT"));
     std::this_thread::sleep_for(pause);
-    pause = std::min<std::chrono::microseconds>(pause * 2, std::chrono::milliseconds(5));
+    pause =
+        std::min<std::chrono::microseconds>(pause * 2, std::chrono::milliseconds(5));
   }
 }
 
@@ -252,14 +261,15 @@ std::string segment_name(const LaunchEnv& env) {
 }
 
 void remove_stale_segments() noexcept try {
-  const std::unique_ptr<DIR, int (*)(DIR*)> folder(::opendir(kSegmentFolder), ::closedir);
+  const std::unique_ptr<DIR, int (*)(DIR*)> folder(
+      ::opendir(kSegmentFolder), ::closedir);
   if (!folder)
     return;
   while (const dirent* entry = ::readdir(folder.get())) {
     const std::string name = entry->d_name;
     struct stat status {};
-    if (!name.starts_with(kPrefix) ||
-        ::lstat(path_of(name).c_str(), &status) != 0 || status.st_uid != geteuid())
+    if (!name.starts_with(kPrefix) || ::lstat(path_of(name).c_str(), &status) != 0 ||
+        status.st_uid != geteuid())
       continue;
     try {
       const FoundSegment found = open_segment(path_of(name));

@@ -1,12 +1,12 @@
-// The memory segment of a world of processes: how it is made, found, checked and removed.
+// The memory segment of a world of processes: how it is made, found, checked and
+// removed.
 #pragma once
-#include <sys/types.h>
-
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <sys/types.h>
 
 #include "trireme/core/deadline.h"
 #include "trireme/core/launch_env.h"
@@ -22,7 +22,8 @@ struct ProcessSlot {
   uint64_t pid_namespace = 0;
 };
 
-/// Stands at the start of the segment; a ProcessSlot a rank follows, then the ranks' regions.
+/// Stands at the start of the segment; a ProcessSlot a rank follows, then the ranks'
+/// regions.
 struct SegmentHeader {
   static constexpr uint64_t kMagic = 0x31454d4552495254;  // "TRIREME1"
   uint64_t magic = kMagic;
@@ -38,17 +39,20 @@ struct SegmentHeader {
   uint64_t control = 0;
   uint64_t flight = 0;
 
-  ProcessSlot& process(int rank) { return reinterpret_cast<ProcessSlot*>(this + 1)[rank]; }
+  ProcessSlot& process(int rank) {
+    return reinterpret_cast<ProcessSlot*>(this + 1)[rank];
+  }
 };
 
 /// A mapped segment. The file behind it is sparse: memory is taken as ranks commit it.
 class Segment {
  public:
-  /// A new segment for `size` ranks, with no name yet: if this process dies, it is gone.
+  /// A new segment for `size` ranks, with no name yet: if this process dies, it is
+  /// gone.
   static std::shared_ptr<Segment> create(int size);
 
-  /// Finds the segment that rank 0 published, and takes `rank`'s place in it. Passes over
-  /// the remains of dead jobs.
+  /// Finds the segment that rank 0 published, and takes `rank`'s place in it. Passes
+  /// over the remains of dead jobs.
   static std::shared_ptr<Segment> attach(
       const std::string& name, int rank, int size, const Deadline& deadline);
 
@@ -56,8 +60,8 @@ class Segment {
   Segment(const Segment&) = delete;
   Segment& operator=(const Segment&) = delete;
 
-  /// Gives the segment its name, so that the other ranks find it. Replaces one whose creator
-  /// is dead; InvalidArgument if a living job or another user holds the name.
+  /// Gives the segment its name, so that the other ranks find it. Replaces one whose
+  /// creator is dead; InvalidArgument if a living job or another user holds the name.
   void publish(const std::string& name);
   /// Takes the name away again; the memory lives on as long as somebody maps it.
   void unlink() noexcept;
@@ -80,8 +84,8 @@ class Segment {
   std::string name_;
 };
 
-/// The name of a job's segment: the same on all its ranks, different for other users, jobs
-/// and restarts.
+/// The name of a job's segment: the same on all its ranks, different for other users,
+/// jobs and restarts.
 std::string segment_name(const LaunchEnv& env);
 
 /// Removes segments that this user's dead jobs left between publishing and attaching.

@@ -1,10 +1,9 @@
 #include "trireme/comm/shm/segment_file.h"
 
+#include <cerrno>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#include <cerrno>
 
 #include "trireme/core/error.h"
 #include "trireme/core/machine.h"
@@ -53,7 +52,8 @@ FoundSegment open_segment(const std::string& path) {
   if (::fstat(fd.get(), &status) != 0 || !S_ISREG(status.st_mode))
     refuse(path, "be a segment", "something that is not a file");
   if (status.st_uid != geteuid())
-    refuse(path, text("belong to user ", geteuid()), text("user ", status.st_uid, "'s"));
+    refuse(
+        path, text("belong to user ", geteuid()), text("user ", status.st_uid, "'s"));
   if ((status.st_mode & 077) != 0)
     refuse(path, "have mode 0600", "one that others may open");
   FoundSegment found;

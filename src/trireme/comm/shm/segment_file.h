@@ -18,8 +18,8 @@ struct FoundSegment {
   SegmentHeader header;
 };
 
-/// Opens the file without following links. InvalidArgument when it belongs to another user,
-/// is open to others, or is not a segment of ours.
+/// Opens the file without following links. InvalidArgument when it belongs to another
+/// user, is open to others, or is not a segment of ours.
 FoundSegment open_segment(const std::string& path);
 
 /// A file descriptor that closes itself.

@@ -12,7 +12,8 @@
 namespace trireme::comm {
 namespace {
 
-// Spinning saves the two system calls of a sleep, and pays only while every rank has a core.
+// Spinning saves the two system calls of a sleep, and pays only while every rank has a
+// core.
 WaitPolicy wait_policy(int size) {
   const bool fits = size <= available_cores();
   return {.spin = std::chrono::microseconds(fits ? 50 : 0)};
@@ -72,7 +73,8 @@ std::shared_ptr<Engine> start_shm(const BackendContext& context) {
     segment = Segment::attach(name, env.rank, env.world_size, context.deadline);
     memory = std::make_shared<RegionMemory>(segment, env.rank);
   }
-  WorldPlace place = place_in(segment, std::move(memory), env.rank, flight_folder(name));
+  WorldPlace place =
+      place_in(segment, std::move(memory), env.rank, flight_folder(name));
   place.watch = std::make_shared<ProcessWatch>(segment);
   auto engine = SharedEngine::root(std::move(place), context.deadline);
   // Everybody has mapped it: without a name it cannot outlive the ranks.

@@ -9,11 +9,12 @@
 
 namespace trireme::comm {
 
-/// The backend "shm": rank 0 makes the segment, all take their places, then its name goes.
+/// The backend "shm": rank 0 makes the segment, all take their places, then its name
+/// goes.
 std::shared_ptr<Engine> start_shm(const BackendContext& context);
 
-/// The same engines for ranks that are threads of this process, which share one mapping:
-/// lets ThreadSanitizer look at the code that runs between processes.
+/// The same engines for ranks that are threads of this process, which share one
+/// mapping: lets ThreadSanitizer look at the code that runs between processes.
 class ShmThreadWorld {
  public:
   explicit ShmThreadWorld(int size);
