@@ -73,8 +73,9 @@ function(trireme_add_module name)
   endif()
 endfunction()
 
-# One test program a module, or more of one folder (FOLDER). The name of a suite says what it needs, and gives the label:
-# *Peer -> peer (PyTorch), *Procs -> procs (processes), *Ranks -> ranks (threads), else unit.
+# One test program a module, or more of one folder (FOLDER). The name of a suite says what it
+# needs, and gives the label (TriremeDiscover.cmake): *Peer -> peer (PyTorch), *Procs -> procs
+# (processes), *Ranks -> ranks (threads), else unit.
 function(trireme_add_tests module)
   cmake_parse_arguments(arg "TORCH" "FOLDER" "SOURCES;DEPENDS" ${ARGN})
   set(target ${module}_test)
@@ -91,33 +92,22 @@ function(trireme_add_tests module)
   else()
     target_link_libraries(${target} PRIVATE GTest::gtest_main)
   endif()
-  set(peer "*Peer.*:*Peer/*")
-  set(procs "*Procs.*:*Procs/*")
-  set(ranks "*Ranks.*:*Ranks/*")
-  trireme_discover(${target} ${module} peer 300 "${peer}")
-  trireme_discover(${target} ${module} procs 120 "${procs}")
-  trireme_discover(${target} ${module} ranks 60 "${ranks}")
-  trireme_discover(${target} ${module} unit 60 "-${peer}:${procs}:${ranks}")
-endfunction()
-
-# The longest case of a label decides its timeout; sanitizers run up to ten times slower.
-function(trireme_discover target module label timeout filter)
+  # The entries of ctest are written when the program is built, and read when ctest starts.
+  set(file "${CMAKE_CURRENT_BINARY_DIR}/${target}_suites.cmake")
+  set(factor 1)
   if(TRIREME_SANITIZE)
-    math(EXPR timeout "${timeout} * 5")
+    set(factor 5)
   endif()
-  # What is measured against PyTorch must have the machine for itself.
-  set(alone FALSE)
-  if(label STREQUAL "peer")
-    set(alone TRUE)
-  endif()
-  gtest_discover_tests(${target}
-    TEST_PREFIX "${module}." TEST_FILTER "${filter}" TEST_LIST ${target}_${label}
-    PROPERTIES LABELS ${label} TIMEOUT ${timeout} RUN_SERIAL ${alone} DISCOVERY_TIMEOUT 120)
-  # Not among the PROPERTIES above: there a list falls apart, and only its first entry is set.
-  set(file "${CMAKE_CURRENT_BINARY_DIR}/${target}_${label}_environment.cmake")
-  file(WRITE "${file}" "if(${target}_${label})\n  set_tests_properties(\${${target}_${label}} "
-    "PROPERTIES ENVIRONMENT [==[${TRIREME_TEST_ENVIRONMENT}]==])\nendif()\n")
-  set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES "${file}")
+  add_custom_command(TARGET ${target} POST_BUILD
+    COMMAND "${CMAKE_COMMAND}" "-Dprogram=$<TARGET_FILE:${target}>" "-Dprefix=${module}"
+      "-Dfile=${file}" "-Dfactor=${factor}" "-Denvironment=${TRIREME_TEST_ENVIRONMENT}"
+      -P "${PROJECT_SOURCE_DIR}/cmake/TriremeDiscover.cmake"
+    BYPRODUCTS "${file}" VERBATIM)
+  file(WRITE "${CMAKE_CURRENT_BINARY_DIR}/${target}_include.cmake"
+    "if(EXISTS \"${file}\")\n  include(\"${file}\")\n"
+    "else()\n  add_test(${target}_NOT_BUILT ${target}_NOT_BUILT)\nendif()\n")
+  set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES
+    "${CMAKE_CURRENT_BINARY_DIR}/${target}_include.cmake")
 endfunction()
 
 function(trireme_add_example name)
