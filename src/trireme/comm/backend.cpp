@@ -77,7 +77,11 @@ std::shared_ptr<Engine> start_backend(
         name == "local" ? "; local ranks are threads: start them with run_local()"
                         : "; see InitOptions::backend and TRIREME_BACKEND"));
   }
-  return factory(context);
+  auto engine = factory(context);
+  if (!engine)
+    throw InvalidArgument(text(
+        "[comm] expected the backend ", in_quotes(name), " to start, got no engine"));
+  return engine;
 }
 
 }  // namespace trireme::comm

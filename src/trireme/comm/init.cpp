@@ -1,6 +1,7 @@
 #include "trireme/comm/init.h"
 
 #include <exception>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -96,12 +97,26 @@ void run_threads(
     const JoinWorld& join,
     const std::function<void(const Group&)>& body,
     const LocalOptions& options) {
+  if (ranks < 1)
+    throw InvalidArgument(text("[comm] expected at least one rank, got ", ranks));
   std::vector<std::exception_ptr> errors(static_cast<size_t>(ranks));
   std::vector<std::thread> threads;
-  for (int rank = 0; rank < ranks; ++rank)
-    threads.emplace_back([&, rank] {
-      errors[static_cast<size_t>(rank)] = run_rank(rank, ranks, join, body, options);
-    });
+  threads.reserve(errors.size());
+  try {
+    for (int rank = 0; rank < ranks; ++rank)
+      threads.emplace_back([&, rank] {
+        errors[static_cast<size_t>(rank)] = run_rank(rank, ranks, join, body, options);
+      });
+  } catch (const std::system_error& error) {
+    // Those that run give up when the missing ones do not come.
+    errors[threads.size()] = std::make_exception_ptr(InvalidArgument(text(
+        "[comm] expected to start ",
+        ranks,
+        " threads, got ",
+        threads.size(),
+        " and then: ",
+        error.what())));
+  }
   for (std::thread& thread : threads)
     thread.join();
   // The rank where the trouble began says more than those that it took along.

@@ -9,6 +9,8 @@ namespace trireme::comm {
 namespace {
 
 std::string list(const std::vector<MeshAxis>& axes) {
+  if (axes.empty())
+    return "no axes";
   std::string out;
   for (const MeshAxis& axis : axes)
     out += text(out.empty() ? "" : ", ", axis.name, " (", axis.size, ")");

@@ -30,7 +30,11 @@ HeapMemory::~HeapMemory() {
 }
 
 uint64_t HeapMemory::allocate(size_t bytes) {
-  const uint64_t offset = offset_of(::operator new(bytes, kAlign));
+  void* block = ::operator new(bytes, kAlign, std::nothrow);
+  if (block == nullptr)
+    throw InvalidArgument(
+        text("[comm] expected ", bytes, " bytes of memory, but there are not so many"));
+  const uint64_t offset = offset_of(block);
   std::lock_guard lock(mutex_);
   blocks_.insert(offset);
   return offset;

@@ -219,6 +219,8 @@ void run_reduction(GroupSteps& steps, const Collective& call) {
       .output = call.take.empty() ? nullptr : call.take[0].data,
       .bytes = static_cast<size_t>(call.count) * item,
       .root = call.root};
+  if (reduction.bytes == 0)
+    return steps.enter();  // nothing to reduce, and perhaps no memory at all
   if (call.kind == CollectiveKind::ReduceScatter)
     run_reduce_scatter(reduction, call);
   else

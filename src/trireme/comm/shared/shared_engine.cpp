@@ -154,19 +154,28 @@ std::unique_ptr<ReceivePort> SharedEngine::open_receive(int from, int tag) {
 
 at::Tensor SharedEngine::allocate(
     at::IntArrayRef sizes, const at::TensorOptions& options) {
+  // Empty dims count as one: what overflows without them is refused too, as torch does.
   size_t bytes = options.dtype().itemsize();
-  for (const int64_t extent : sizes)
+  bool empty = false;
+  for (const int64_t extent : sizes) {
+    empty = empty || extent == 0;
     if (extent < 0 ||
-        __builtin_mul_overflow(bytes, static_cast<size_t>(extent), &bytes))
+        __builtin_mul_overflow(bytes, std::max<uint64_t>(1, extent), &bytes))
       throw InvalidArgument(
           text("[comm] expected sizes that fit into memory, got ", sizes));
+  }
   auto memory = world_->place().memory;
-  const uint64_t offset = memory->allocate(bytes);
-  return at::from_blob(
-      memory->at(offset),
-      sizes,
-      [memory, offset](void*) { memory->release(offset); },
-      options);
+  const uint64_t offset = memory->allocate(empty ? 0 : bytes);
+  try {
+    return at::from_blob(
+        memory->at(offset),
+        sizes,
+        [memory, offset](void*) { memory->release(offset); },
+        options);
+  } catch (...) {
+    memory->release(offset);
+    throw;
+  }
 }
 
 void SharedEngine::abort(const std::string& why) noexcept {
