@@ -34,7 +34,11 @@ void relax() {
 #endif
 }
 
-bool spin(const Flag& flag, uint32_t target, std::chrono::nanoseconds budget) {
+bool spin(
+    const Flag& flag,
+    uint32_t target,
+    std::chrono::nanoseconds budget,
+    const WaitGuard& guard) {
   constexpr int kLooksPerClock =
       16;  // reading the clock costs as much as several looks
   // An answer that takes longer than this may be waiting for our own core: the
@@ -48,8 +52,10 @@ bool spin(const Flag& flag, uint32_t target, std::chrono::nanoseconds budget) {
         return true;
       relax();
     }
-    if (now - start > kAlone)
+    if (now - start > kAlone) {
+      guard.spinning();
       ::sched_yield();
+    }
     now = Deadline::Clock::now();
   } while (now - start < budget);
   return false;
@@ -100,7 +106,7 @@ bool wait_until(
     const Deadline& deadline) {
   if (flag.reached(target))
     return true;
-  if (policy.spin.count() > 0 && spin(flag, target, policy.spin))
+  if (policy.spin.count() > 0 && spin(flag, target, policy.spin, guard))
     return true;
   for (;;) {
     const auto left = deadline.remaining();

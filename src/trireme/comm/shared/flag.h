@@ -34,6 +34,8 @@ class WaitGuard {
   virtual ~WaitGuard() = default;
   /// Null while all is well; otherwise what the waiter throws.
   virtual std::exception_ptr trouble() const = 0;
+  /// Called while a waiter spins for longer than an answer takes from another core.
+  virtual void spinning() const {}
 };
 
 /// How long a waiter spins before it sleeps; zero where ranks outnumber cores.

@@ -25,7 +25,10 @@ WorldControl* make_world_control(std::byte* place, int size) {
 World::World(WorldPlace place)
     : place_(std::move(place)),
       control_(place_.memory->as<WorldControl>(place_.control)),
-      exceptions_at_start_(std::uncaught_exceptions()) {
+      exceptions_at_start_(std::uncaught_exceptions()),
+      seats_(rank(), size(), [this](int peer) -> std::atomic<int32_t>& {
+        return control_->slot(peer).core;
+      }) {
   RankSlot& slot = control_->slot(rank());
   slot.pid = getpid();
   slot.state.store(RankSlot::Present, std::memory_order_release);

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "trireme/comm/flight_recorder.h"
+#include "trireme/comm/shared/core_seats.h"
 #include "trireme/comm/shared/flag.h"
 #include "trireme/comm/shared/memory.h"
 #include "trireme/core/deadline.h"
@@ -24,6 +25,8 @@ struct alignas(128) RankSlot {
   enum State : uint32_t { Absent, Present, Left };
   std::atomic<uint32_t> state{Absent};
   int32_t pid = 0;
+  /// The core on which the rank was seen last, or -1.
+  std::atomic<int32_t> core{-1};
   /// The list of channels that this rank sends on (channel_directory.h), and a counter
   /// of its changes.
   std::atomic<uint32_t> channel_count{0};
@@ -94,6 +97,9 @@ class World {
   WorldControl& control() const { return *control_; }
   const WaitPolicy& policy() const { return place_.policy; }
 
+  /// Looks for a core of our own, while spinning.
+  void settle() const { seats_.settle(); }
+
   /// Null while all `members` can still answer; else what to throw.
   std::exception_ptr trouble(std::span<const int> members) const;
   /// Throws what the world was stopped by, if it was.
@@ -127,6 +133,7 @@ class World {
   WorldPlace place_;
   WorldControl* control_;
   int exceptions_at_start_;
+  mutable CoreSeats seats_;
   mutable std::mutex watch_mutex_;
   mutable Deadline::Clock::time_point next_watch_{};
   mutable std::atomic<bool> dumped_{false};
@@ -138,6 +145,7 @@ class WorldGuard : public WaitGuard {
   WorldGuard(const World& world, std::span<const int> members)
       : world_(world), members_(members) {}
   std::exception_ptr trouble() const override { return world_.trouble(members_); }
+  void spinning() const override { world_.settle(); }
 
  private:
   const World& world_;
