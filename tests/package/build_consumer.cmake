@@ -38,7 +38,7 @@ run("${CMAKE_COMMAND}" -S "${SOURCE}/tests/package/consumer" -B "${WORK}/build" 
 run("${CMAKE_COMMAND}" --build "${WORK}/build" --target consumer)
 run("${WORK}/build/consumer")
 message("${output}")
-foreach(line IN ITEMS "Trireme ${VERSION}" "core: caught InternalError")
+foreach(line IN ITEMS "Trireme ${VERSION}" "core: caught InternalError" "comm: 1 \\+ 2 = 3")
   if(NOT output MATCHES "(^|\n)${line}\n")
     message(FATAL_ERROR "expected the line \"${line}\" in:\n${output}")
   endif()

@@ -2,6 +2,10 @@
 // they depend on are all found from outside. build_consumer.cmake checks the output.
 #include <iostream>
 
+#include <ATen/ATen.h>
+
+#include "trireme/comm/collectives.h"
+#include "trireme/comm/init.h"
 #include "trireme/core/error.h"
 #include "trireme/version.h"
 
@@ -16,9 +20,19 @@ void use_core() {
   }
 }
 
+void use_comm() {
+  trireme::comm::run_local(2, [](const trireme::comm::Group& world) {
+    at::Tensor x = at::full({3}, world.rank() + 1);
+    trireme::comm::all_reduce(world, x);
+    if (world.rank() == 0)
+      std::cout << "comm: 1 + 2 = " << x[0].item<int>() << '\n';
+  });
+}
+
 }  // namespace
 
 int main() {
   std::cout << "Trireme " << trireme::kVersion << '\n';
   use_core();
+  use_comm();
 }
