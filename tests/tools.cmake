@@ -15,3 +15,10 @@ trireme_add_script_test(tools.check_format tools/check_format.py)
 trireme_add_script_test(tools.check_layers_test tests/tools/check_layers_test.py)
 trireme_add_script_test(tools.check_format_test tests/tools/check_format_test.py)
 trireme_add_script_test(script.trireme_test tests/script/trireme_test.py)
+
+if(TRIREME_PROGRAMS)
+  add_test(NAME integration.readme COMMAND Python3::Interpreter -B
+    "${PROJECT_SOURCE_DIR}/tests/integration/readme_test.py" $<TARGET_FILE:trireme>)
+  set_tests_properties(integration.readme PROPERTIES LABELS ranks TIMEOUT 60
+    ENVIRONMENT "${TRIREME_TEST_ENVIRONMENT}")
+endif()

@@ -6,7 +6,6 @@
 #include "trireme/comm/flight_recorder.h"
 #include "trireme/comm/shared/shared_engine.h"
 #include "trireme/core/error.h"
-#include "trireme/core/machine.h"
 
 namespace trireme::comm {
 
@@ -31,14 +30,13 @@ std::shared_ptr<Engine> LocalWorld::join(int rank, const Deadline& deadline) con
   const char* folder = std::getenv("TRIREME_FLIGHT_DIR");
   auto recorder = std::make_shared<FlightRecorder>(
       memory_->at(flight_), rank, size_, folder ? folder : "", memory_);
-  const bool fits = size_ <= available_cores();
   return SharedEngine::root(
       {.rank = rank,
        .size = size_,
        .memory = memory_,
        .control = control_,
        .recorder = std::move(recorder),
-       .policy = {.spin = std::chrono::microseconds(fits ? 50 : 0)},
+       .policy = wait_policy(size_),
        .backend = size_ == 1 ? "none" : "local",
        .staging_bytes = size_t{size_ == 1 ? 4096U : 4U << 20}},
       deadline);

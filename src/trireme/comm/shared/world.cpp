@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "trireme/core/error.h"
-#include "trireme/core/log.h"
+#include "trireme/core/machine.h"
 
 namespace trireme::comm {
 namespace {
@@ -184,6 +184,10 @@ uint64_t World::renew(
       throw TimeoutError("[comm] expected rank 0 to make the next generation in time");
   }
   return control_->next_control.load(std::memory_order_relaxed);
+}
+
+WaitPolicy wait_policy(int ranks) {
+  return {.spin = std::chrono::microseconds(ranks <= available_cores() ? 50 : 0)};
 }
 
 std::string rank_list(std::span<const int> ranks) {

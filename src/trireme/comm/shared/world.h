@@ -152,6 +152,10 @@ class WorldGuard : public WaitGuard {
   std::span<const int> members_;
 };
 
+/// Spinning saves the two system calls of a sleep, and pays only while every rank has a
+/// core.
+WaitPolicy wait_policy(int ranks);
+
 /// "rank 2", "ranks 1, 3 and 4".
 std::string rank_list(std::span<const int> ranks);
 

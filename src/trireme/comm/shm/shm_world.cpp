@@ -7,17 +7,9 @@
 #include "trireme/comm/shm/process_watch.h"
 #include "trireme/comm/shm/region_memory.h"
 #include "trireme/core/error.h"
-#include "trireme/core/machine.h"
 
 namespace trireme::comm {
 namespace {
-
-// Spinning saves the two system calls of a sleep, and pays only while every rank has a
-// core.
-WaitPolicy wait_policy(int size) {
-  const bool fits = size <= available_cores();
-  return {.spin = std::chrono::microseconds(fits ? 50 : 0)};
-}
 
 // Rank 0 lays out what all ranks need before anybody can see the segment.
 std::shared_ptr<RegionMemory> lay_out(const std::shared_ptr<Segment>& segment) {
