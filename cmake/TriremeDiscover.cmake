@@ -31,7 +31,7 @@ foreach(suite IN LISTS suites)
   string(APPEND script
     "add_test([==[${prefix}.${suite}]==] [==[${program}]==] [==[--gtest_filter=${suite}.*]==])\n"
     "set_tests_properties([==[${prefix}.${suite}]==] PROPERTIES LABELS ${label} "
-    "TIMEOUT ${seconds} RUN_SERIAL ${alone} SKIP_REGULAR_EXPRESSION [==[\\[  SKIPPED \\]]==] "
+    "TIMEOUT ${seconds} RUN_SERIAL ${alone} SKIP_RETURN_CODE 77 "
     "ENVIRONMENT [==[${environment}]==])\n")
 endforeach()
 file(WRITE "${file}" "${script}")

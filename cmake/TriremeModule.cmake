@@ -90,7 +90,7 @@ function(trireme_add_tests module)
     trireme_use_pch(${target})
     target_link_libraries(${target} PRIVATE trireme::testing_main)
   else()
-    target_link_libraries(${target} PRIVATE GTest::gtest_main)
+    target_link_libraries(${target} PRIVATE trireme::testing_plain_main)
   endif()
   # The entries of ctest are written when the program is built, and read when ctest starts.
   set(file "${CMAKE_CURRENT_BINARY_DIR}/${target}_suites.cmake")

@@ -52,6 +52,7 @@ NO_TEST = {
     "testing/conformance_move.cpp": "see above",
     "testing/conformance_reduction.cpp": "see above",
     "testing/main.cpp": "the main() of the test programs",
+    "testing/plain_main.cpp": "the main() of the test programs",
 }
 
 # Folders under tests that do not mirror a module.

@@ -166,7 +166,7 @@ TEST_F(ChannelEnds, ExchangeSaysWhatIsLeft) {
       "[comm] expected 1 sends and 0 receives within 10 ms, but 1 and 0 are left");
 }
 
-TEST_F(ChannelEnds, ExchangeDoesWhatCanGoEvenWithoutTime) {
+TEST_F(ChannelEnds, ExchangeTakesTheTimeOfItsChannels) {
   const Channel out(group, {1, 2}), in(group, {0, 1});
   EXPECT_EQ(exchange({{out, word(1)}}, {in}, milliseconds(0)).size(), 1U);
 }

@@ -239,7 +239,7 @@ TEST(Group, AbortNamesTheRankInTheWorld) {
       std::vector<std::string>{"[comm] rank 9 failed: the oar is broken"});
 }
 
-TEST(Group, AnExceptionThatTakesItAwayTellsTheOthers) {
+TEST(Group, AnExceptionThatTakesAwayAnIdleOneTellsNobody) {
   const auto engine = fake();
   EXPECT_THROW(
       {
@@ -248,10 +248,24 @@ TEST(Group, AnExceptionThatTakesItAwayTellsTheOthers) {
         throw std::out_of_range("overboard");
       },
       std::out_of_range);
+  EXPECT_TRUE(engine->aborts.empty());
+}
+
+TEST(Group, AnExceptionThatTakesAwayABusyOneTellsTheOthers) {
+  const auto engine = fake();
+  try {
+    const Group group(engine);
+    group.in_order({.async = true}, [](const Deadline&) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    });
+    throw std::out_of_range("overboard");
+  } catch (const std::out_of_range&) {
+  }
   EXPECT_EQ(
       engine->aborts,
       std::vector<std::string>{
-          "[comm] rank 9 left its world by an exception; see its own output"});
+          "[comm] rank 9 left a group with work in it by an exception; see its own "
+          "output"});
 }
 
 TEST(Group, LeavesQuietlyOtherwise) {

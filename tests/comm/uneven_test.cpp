@@ -132,8 +132,8 @@ TEST(UnevenRanks, AllGatherFindsTwoDtypes) {
       all_gather_uneven(
           world, outputs, at::ones({2}, world.rank() == 0 ? at::kFloat : at::kInt));
     });
-    EXPECT_TRUE(contains(what, "all_gather float32[2]"));
-    EXPECT_TRUE(contains(what, "all_gather int32[2]"));
+    EXPECT_TRUE(contains(what, "all_gather_uneven float32[2]"));
+    EXPECT_TRUE(contains(what, "all_gather_uneven int32[2]"));
     EXPECT_TRUE(outputs.empty());
     barrier(world);  // the group is still in step
   });

@@ -86,7 +86,7 @@ std::string in_flight(const std::filesystem::path& folder, int victim) {
   if (record["calls"].empty() || record["calls"].back()["state"] != "started")
     return "between calls";
   const auto& last = record["calls"].back();
-  return last.value("call", last["kind"].get<std::string>());
+  return last.value("call", "a " + last["kind"].get<std::string>());
 }
 
 TEST(KillProcs, EveryKillIsNoticedByName) {
@@ -113,7 +113,7 @@ TEST(KillProcs, EveryKillIsNoticedByName) {
     const auto endings = processes.wait(std::chrono::seconds(10));
     const auto took = std::chrono::steady_clock::now() - killed;
     const std::string what = in_flight(folder, victim);
-    inside += what != "not started" && what != "between calls";
+    inside += what.starts_with("all_");  // a collective; messages are not counted
     std::cout << "round " << round << ": rank " << victim << " killed in " << what
               << ", noticed after "
               << std::chrono::duration_cast<std::chrono::milliseconds>(took).count()
@@ -130,7 +130,7 @@ TEST(KillProcs, EveryKillIsNoticedByName) {
   }
   ::unsetenv("TRIREME_FLIGHT_DIR");
   std::filesystem::remove_all(root);
-  EXPECT_GT(inside, kRounds / 2) << "too few kills landed inside a call to prove much";
+  EXPECT_GT(inside, kRounds / 2) << "too few kills landed inside a collective";
 }
 
 }  // namespace

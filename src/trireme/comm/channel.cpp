@@ -107,7 +107,12 @@ std::vector<Message> exchange(
     const std::vector<Sending>& sends,
     const std::vector<Channel>& receives,
     std::chrono::milliseconds timeout) {
-  const Deadline deadline = Deadline::after(timeout);
+  auto longest = timeout;
+  for (size_t i = 0; timeout.count() <= 0 && i < sends.size(); ++i)
+    longest = std::max(longest, sends[i].channel.impl_->timeout);
+  for (size_t i = 0; timeout.count() <= 0 && i < receives.size(); ++i)
+    longest = std::max(longest, receives[i].impl_->timeout);
+  const Deadline deadline = Deadline::after(longest);
   std::vector<size_t> to_send(sends.size()), to_receive(receives.size());
   std::iota(to_send.begin(), to_send.end(), 0);
   std::iota(to_receive.begin(), to_receive.end(), 0);

@@ -34,8 +34,9 @@ struct Edge {
 class Channel {
  public:
   /// Opens this rank's end; InvalidArgument on a rank that is neither. Neither side
-  /// waits for the other here. An edge can be opened again when both ends are closed
-  /// and all its messages have been received.
+  /// waits for the other here. An edge can be opened again
+  /// when both ends are closed, all its messages have been received, and (between
+  /// processes) the received tensors are gone.
   Channel(const Group& group, const Edge& edge, const ChannelOptions& options = {});
 
   const Edge& edge() const;
@@ -69,11 +70,12 @@ struct Sending {
 
 /// Sends and receives all of these, in whatever order they can go: no order of calls on
 /// the ranks can make it wait for ever, as single sends over full channels could.
-/// Messages of one channel still keep their order. Gives the received messages in the
+/// Messages of one channel still keep their order. The timeout is the
+/// longest of the channels' groups, if it is zero. Gives the received messages in the
 /// order of `receives`.
 std::vector<Message> exchange(
     const std::vector<Sending>& sends,
     const std::vector<Channel>& receives,
-    std::chrono::milliseconds timeout = std::chrono::minutes(5));
+    std::chrono::milliseconds timeout = {});
 
 }  // namespace trireme::comm

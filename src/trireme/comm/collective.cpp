@@ -23,7 +23,10 @@ constexpr std::array kKindNames = {
     "all_gather",
     "gather",
     "scatter",
-    "all_to_all"};
+    "all_to_all",
+    "all_gather_uneven",
+    "all_to_all of lists",
+    "split"};
 constexpr std::array kOpNames = {
     "sum", "mean", "min", "max", "product", "bit_and", "bit_or"};
 
@@ -43,7 +46,7 @@ uint64_t signature(const Collective& call) {
 
 std::string describe(uint64_t packed) {
   const auto kind = static_cast<CollectiveKind>(packed & 15);
-  if (kind == CollectiveKind::Barrier)
+  if (kind == CollectiveKind::Barrier || kind == CollectiveKind::Split)
     return to_string(kind);
   const auto op = static_cast<ReduceOp>(packed >> kOpShift & 7);
   const auto dtype = static_cast<c10::ScalarType>(packed >> kDtypeShift & 63);

@@ -12,6 +12,8 @@ namespace trireme::comm {
 /// How the ranks' values become one. Mean is a sum divided by the number of ranks.
 enum class ReduceOp : uint8_t { Sum, Mean, Min, Max, Product, BitAnd, BitOr };
 
+/// What the ranks do together. The uneven kinds and Split are made of several calls;
+/// they have names of their own, so that none of them can meet another call by mistake.
 enum class CollectiveKind : uint8_t {
   Barrier,
   AllReduce,
@@ -22,6 +24,9 @@ enum class CollectiveKind : uint8_t {
   Gather,
   Scatter,
   AllToAll,
+  AllGatherUneven,
+  AllToAllUneven,
+  Split,
 };
 
 /// A run of bytes that a rank gives or takes.

@@ -63,6 +63,11 @@ std::vector<Piece> pieces_of(const std::vector<Flat>& flats) {
   return pieces;
 }
 
+// This rank's own entry of a root's list; nothing on the other ranks.
+Piece own_piece(const Group& group, const std::vector<Flat>& flats) {
+  return flats.empty() ? Piece{} : flats[static_cast<size_t>(group.rank())].piece();
+}
+
 std::vector<Flat> outputs_of(
     const Group& group, std::string_view call, const std::vector<at::Tensor>& tensors) {
   std::vector<Flat> flats;
@@ -148,6 +153,11 @@ Work reduce_scatter(
   Flat to = Flat::output(group, "reduce_scatter", output);
   Flat from = Flat::input(group, "reduce_scatter", input);
   check_parts(group, "reduce_scatter", from, to);
+  check_no_overlap(
+      "reduce_scatter",
+      parts_of(from, group.size()),
+      {to.piece()},
+      from.part(group.rank(), group.size()));
   if (options.op == ReduceOp::Sum || options.op == ReduceOp::Mean) {
     to.view_as_real();
     from.view_as_real();
@@ -203,6 +213,11 @@ Work all_gather(
   Flat to = Flat::output(group, "all_gather", output);
   Flat from = Flat::input(group, "all_gather", input);
   check_parts(group, "all_gather", to, from);
+  check_no_overlap(
+      "all_gather",
+      {from.piece()},
+      parts_of(to, group.size()),
+      to.part(group.rank(), group.size()));
   Engine* engine = &group.engine();
   return group.in_order(order_of(options), [=](const Deadline& deadline) {
     const Piece give = from.piece();
@@ -234,6 +249,7 @@ Work all_to_all(
         " and ",
         to.count(),
         " elements; pass lists of tensors for unequal parts"));
+  check_no_overlap("all_to_all", {from.piece()}, {to.piece()});
   Engine* engine = &group.engine();
   return group.in_order(order_of(options), [=](const Deadline& deadline) {
     engine->run(
@@ -261,6 +277,7 @@ Work gather(
   std::vector<Flat> to =
       takes ? outputs_of(group, "gather", outputs) : std::vector<Flat>();
   check_root_list(group, "gather", "outputs", to, from);
+  check_no_overlap("gather", {from.piece()}, pieces_of(to), own_piece(group, to));
   Engine* engine = &group.engine();
   return group.in_order(order_of(options), [=](const Deadline& deadline) {
     const Piece give = from.piece();
@@ -292,6 +309,7 @@ Work scatter(
       from.push_back(Flat::input(group, "scatter", tensor));
   }
   check_root_list(group, "scatter", "inputs", from, to);
+  check_no_overlap("scatter", pieces_of(from), {to.piece()}, own_piece(group, from));
   Engine* engine = &group.engine();
   return group.in_order(order_of(options), [=](const Deadline& deadline) {
     std::vector<Piece> take(static_cast<size_t>(engine->size()));

@@ -1,5 +1,7 @@
 #include "trireme/comm/flat.h"
 
+#include <algorithm>
+
 #include <ATen/Functions.h>
 #include <ATen/MemoryOverlap.h>
 #include <ATen/core/grad_mode.h>
@@ -78,6 +80,35 @@ void check_root(const Group& group, std::string_view call, int root) {
         group.size() - 1,
         ", got ",
         root));
+}
+
+void check_no_overlap(
+    std::string_view call,
+    std::vector<Piece> give,
+    std::vector<Piece> take,
+    const Piece& own) {
+  // Both sorted by address: then one walk finds an overlap.
+  const auto tidy = [&own](std::vector<Piece>& pieces) {
+    std::erase_if(pieces, [&own](const Piece& piece) {
+      return piece.bytes == 0 || (piece.data == own.data && piece.bytes == own.bytes);
+    });
+    std::sort(pieces.begin(), pieces.end(), [](const Piece& a, const Piece& b) {
+      return a.data < b.data;
+    });
+  };
+  tidy(give);
+  tidy(take);
+  size_t i = 0;
+  for (const Piece& out : take) {
+    while (i < give.size() && give[i].data + give[i].bytes <= out.data)
+      ++i;
+    if (i < give.size() && give[i].data < out.data + out.bytes)
+      throw InvalidArgument(text(
+          "[comm] ",
+          call,
+          ": expected an output apart from the input, got two that share memory; clone "
+          "the input"));
+  }
 }
 
 void check_same_dtype(std::string_view call, const Flat& a, const Flat& b) {

@@ -41,6 +41,13 @@ class Flat {
 
 /// InvalidArgument unless 0 <= root < size.
 void check_root(const Group& group, std::string_view call, int root);
+/// InvalidArgument if what is given and what is taken share memory: a peer could read
+/// what has been overwritten. `own` may be both, at the same place.
+void check_no_overlap(
+    std::string_view call,
+    std::vector<Piece> give,
+    std::vector<Piece> take,
+    const Piece& own = {});
 /// InvalidArgument unless both have the same dtype.
 void check_same_dtype(std::string_view call, const Flat& a, const Flat& b);
 

@@ -94,9 +94,15 @@ FlightRecorder::FlightRecorder(
       size_(size),
       folder_(std::move(folder)),
       keep_(std::move(keep)) {
-  // A job must not find an earlier one's record of this rank in its folder.
-  if (!folder_.empty())
-    ::unlink(file_of(rank_).c_str());
+  // A job must not find an earlier one's records in its folder. Rank 0 clears what a
+  // larger world left, too.
+  if (folder_.empty())
+    return;
+  ::unlink(file_of(rank_).c_str());
+  for (int old = size_; rank_ == 0 && ::unlink(file_of(old).c_str()) == 0; ++old) {
+  }
+  if (rank_ == 0)
+    ::rmdir(folder_.c_str());  // only if it is empty
 }
 
 std::string FlightRecorder::file_of(int rank) const {

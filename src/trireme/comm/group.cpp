@@ -1,5 +1,6 @@
 #include "trireme/comm/group.h"
 
+#include <atomic>
 #include <exception>
 
 #include "trireme/comm/worker.h"
@@ -10,24 +11,27 @@ namespace trireme::comm {
 
 struct Group::Impl {
   Impl(std::shared_ptr<Engine> its_engine, const GroupOptions& its_options)
-      : engine(std::move(its_engine)),
+      : owner(std::move(its_engine)),
+        engine(owner.get()),
         options(its_options),
         exceptions_at_start(std::uncaught_exceptions()),
-        worker([rank = engine->rank(), size = engine->size()] {
+        worker([rank = owner->rank(), size = owner->size()] {
           set_log_rank(rank, size);
         }) {}
   ~Impl() {
-    // Or the worker would go on waiting for peers that we have let down.
-    if (engine && std::uncaught_exceptions() > exceptions_at_start)
-      engine->abort(text(
+    // Or the worker would go on waiting for peers that we have let down. Without work,
+    // an exception that passes a sub-group is nobody else's business: it may be caught.
+    if (owner && worker.busy() && std::uncaught_exceptions() > exceptions_at_start)
+      owner->abort(text(
           "[comm] rank ",
-          engine->members()[static_cast<size_t>(engine->rank())],
-          " left its world by an exception; see its own output"));
+          owner->members()[static_cast<size_t>(owner->rank())],
+          " left a group with work in it by an exception; see its own output"));
   }
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
 
-  std::shared_ptr<Engine> engine;  // null once closed
+  std::shared_ptr<Engine> owner;
+  std::atomic<Engine*> engine;  // null once closed; owner changes under the mutex only
   GroupOptions options;
   int exceptions_at_start;
   std::mutex mutex;
@@ -48,7 +52,7 @@ Group::Impl& Group::impl() const {
         "[comm] expected a group, got an empty handle; it comes from init(), "
         "run_local() or "
         "split() with a colour of zero or more");
-  if (!impl_->engine)
+  if (impl_->engine.load(std::memory_order_acquire) == nullptr)
     throw InvalidArgument(
         "[comm] expected an open group, got one that was closed; call init() or "
         "renew()");
@@ -56,23 +60,23 @@ Group::Impl& Group::impl() const {
 }
 
 int Group::rank() const {
-  return impl().engine->rank();
+  return engine().rank();
 }
 int Group::size() const {
-  return impl().engine->size();
+  return engine().size();
 }
 std::string Group::backend() const {
-  return impl().engine->backend();
+  return engine().backend();
 }
 const std::vector<int>& Group::members() const {
-  return impl().engine->members();
+  return engine().members();
 }
 const GroupOptions& Group::options() const {
   return impl().options;
 }
 
 Engine& Group::engine(c10::DeviceType device) const {
-  Engine& engine = *impl().engine;
+  Engine* engine = impl().engine.load(std::memory_order_acquire);
   if (device == c10::DeviceType::CUDA)
     throw NotSupported(
         "[comm] expected CPU tensors, got CUDA: this build has no engine for them; "
@@ -83,12 +87,13 @@ Engine& Group::engine(c10::DeviceType device) const {
         "[comm] expected tensors on the CPU, got ",
         c10::DeviceTypeName(device, true),
         "; move them there first"));
-  return engine;
+  return *engine;
 }
 
 std::unique_lock<std::mutex> Group::begin_call() const {
   Impl& state = impl();
   std::unique_lock lock(state.mutex);
+  impl();  // it may have been closed while we waited for our turn
   state.worker.drain();
   return lock;
 }
@@ -97,6 +102,7 @@ Work Group::enqueue(
     const CallOrder& order, std::function<void(const Deadline&)> body) const {
   Impl& state = impl();
   std::lock_guard lock(state.mutex);
+  impl();
   const auto timeout =
       order.timeout.count() > 0 ? order.timeout : state.options.timeout;
   // The clock starts when the operation does, not while it waits for its turn.
@@ -111,30 +117,31 @@ Deadline Group::deadline(const CallOrder& order) const {
 Group Group::split(int color, int key) const {
   std::shared_ptr<Engine> part;
   in_order({}, [&](const Deadline& deadline) {
-    part = impl().engine->split(color, key, deadline);
+    part = engine().split(color, key, deadline);
   });
   return Group(std::move(part), options());
 }
 
 void Group::close() {
-  if (!impl_ || !impl_->engine)
+  if (!impl_)
     return;
-  const auto lock = begin_call();
-  impl_->engine.reset();
+  const std::unique_lock lock(impl_->mutex);
+  impl_->worker.drain();
+  impl_->engine.store(nullptr, std::memory_order_release);
+  impl_->owner.reset();
 }
 
 Group Group::renew() const {
   std::shared_ptr<Engine> next;
-  in_order(
-      {}, [&](const Deadline& deadline) { next = impl().engine->renew(deadline); });
+  in_order({}, [&](const Deadline& deadline) { next = engine().renew(deadline); });
   return Group(std::move(next), options());
 }
 
 void Group::abort(const std::string& why) const {
-  Engine& engine = *impl().engine;
-  engine.abort(text(
+  Engine& mine = engine();
+  mine.abort(text(
       "[comm] rank ",
-      engine.members()[static_cast<size_t>(engine.rank())],
+      mine.members()[static_cast<size_t>(mine.rank())],
       " failed: ",
       why));
 }

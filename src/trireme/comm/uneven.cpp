@@ -14,7 +14,10 @@ constexpr size_t kMostDims = 24;
 
 // Everybody's row of `width` numbers, one after the other.
 std::vector<int64_t> share_rows(
-    Engine& engine, std::vector<int64_t> row, const Deadline& deadline) {
+    Engine& engine,
+    CollectiveKind kind,
+    std::vector<int64_t> row,
+    const Deadline& deadline) {
   const auto ranks = static_cast<size_t>(engine.size());
   std::vector<int64_t> rows(row.size() * ranks);
   std::vector<Piece> take(ranks);
@@ -25,7 +28,7 @@ std::vector<int64_t> share_rows(
   const Piece give{
       reinterpret_cast<std::byte*>(row.data()), row.size() * sizeof(int64_t)};
   engine.run(
-      {.kind = CollectiveKind::AllGather,
+      {.kind = kind,
        .dtype = c10::ScalarType::Long,
        .count = static_cast<int64_t>(row.size()),
        .give = {&give, 1},
@@ -50,7 +53,7 @@ int64_t agree_on_counts(
     take[k] = {reinterpret_cast<std::byte*>(&coming[k]), sizeof(int64_t)};
   }
   engine.run(
-      {.kind = CollectiveKind::AllToAll,
+      {.kind = CollectiveKind::AllToAllUneven,
        .dtype = c10::ScalarType::Long,
        .count = 1,
        .give = give,
@@ -62,7 +65,7 @@ int64_t agree_on_counts(
   for (size_t k = 0; k < ranks && row[1] < 0; ++k)
     if (coming[k] != to[k].count())
       row = {row[0], static_cast<int64_t>(k), coming[k], to[k].count()};
-  const auto rows = share_rows(engine, row, deadline);
+  const auto rows = share_rows(engine, CollectiveKind::AllGatherUneven, row, deadline);
   int64_t longest = 0;
   for (size_t k = 0; k < ranks; ++k) {
     const int64_t* theirs = rows.data() + k * row.size();
@@ -102,7 +105,8 @@ Work all_gather_uneven(
     std::vector<int64_t> row(1 + kMostDims, 0);
     row[0] = input.dim();
     std::copy(input.sizes().begin(), input.sizes().end(), row.begin() + 1);
-    const auto rows = share_rows(*engine, row, deadline);
+    const auto rows =
+        share_rows(*engine, CollectiveKind::AllGatherUneven, row, deadline);
     std::vector<at::Tensor> tensors;
     std::vector<Piece> take;
     int64_t longest = 0;
@@ -118,7 +122,7 @@ Work all_gather_uneven(
     }
     const Piece give = from.piece();
     engine->run(
-        {.kind = CollectiveKind::AllGather,
+        {.kind = CollectiveKind::AllGatherUneven,
          .dtype = from.dtype(),
          .count = longest,
          .give = {&give, 1},
@@ -150,16 +154,17 @@ Work all_to_all(
     check_same_dtype("all_to_all", from[0], from[k]);
     check_same_dtype("all_to_all", from[0], to[k]);
   }
+  std::vector<Piece> give, take;
+  for (size_t k = 0; k < ranks; ++k) {
+    give.push_back(from[k].piece());
+    take.push_back(to[k].piece());
+  }
+  check_no_overlap("all_to_all", give, take);
   Engine* engine = &group.engine();
   const auto body = [=](const Deadline& deadline) {
-    std::vector<Piece> give, take;
-    for (size_t k = 0; k < ranks; ++k) {
-      give.push_back(from[k].piece());
-      take.push_back(to[k].piece());
-    }
     const int64_t longest = agree_on_counts(*engine, from, to, deadline);
     engine->run(
-        {.kind = CollectiveKind::AllToAll,
+        {.kind = CollectiveKind::AllToAllUneven,
          .dtype = from[0].dtype(),
          .count = longest,
          .give = give,

@@ -24,6 +24,8 @@ class Worker {
   Worker& operator=(const Worker&) = delete;
 
   Work push(std::function<void()> task);
+  /// Whether something that was pushed has not ended.
+  bool busy() const { return pending_.load(std::memory_order_acquire) != 0; }
   /// Returns when everything that was pushed has ended.
   void drain();
 

@@ -50,6 +50,52 @@ void mismatched_calls_name_who_called_what(const Group& world) {
   }
 }
 
+// Calls that are made of several must not meet a plain one that looks like a part of
+// them.
+void composed_calls_do_not_meet_plain_ones(const Group& world) {
+  if (world.size() == 1)
+    return;
+  const bool odd = world.rank() == world.size() - 1;
+  const auto check = [&](const std::function<void()>& composed,
+                         const std::function<void()>& plain,
+                         const std::string& name) {
+    const std::string what =
+        message_of<InvalidArgument>([&] { odd ? plain() : composed(); });
+    EXPECT_TRUE(contains(what, "called " + name));
+    comm::barrier(world);
+  };
+  at::Tensor word = at::ones({1}, at::kLong);
+  at::Tensor words = at::ones({world.size()}, at::kLong);
+  std::vector<at::Tensor> list(static_cast<size_t>(world.size()), word), outputs;
+  for (int k = 0; k < world.size(); ++k)
+    outputs.push_back(at::ones({1}, at::kLong));
+  check(
+      [&] { world.split(0); }, [&] { comm::all_gather(world, words, word); }, "split");
+  check(
+      [&] { comm::all_to_all(world, outputs, list); },
+      [&] { comm::all_to_all(world, words, words.clone()); },
+      "all_to_all of lists");
+  at::Tensor row = at::ones({25}, at::kLong);
+  check(
+      [&] { comm::all_gather_uneven(world, outputs, word); },
+      [&] { comm::all_gather(world, at::ones({25 * world.size()}, at::kLong), row); },
+      "all_gather_uneven");
+}
+
+void outputs_that_share_memory_with_inputs_are_refused(const Group& world) {
+  at::Tensor x = at::ones({4 * world.size()});
+  EXPECT_THROW(comm::all_to_all(world, x, x), InvalidArgument);
+  if (world.size() > 1) {
+    const int other = (world.rank() + 1) % world.size();
+    const at::Tensor theirs = x.slice(0, 4 * other, 4 * other + 4);
+    EXPECT_THROW(comm::all_gather(world, x, theirs), InvalidArgument);
+    EXPECT_THROW(comm::reduce_scatter(world, theirs, x), InvalidArgument);
+  }
+  const at::Tensor own = x.slice(0, 4 * world.rank(), 4 * world.rank() + 4);
+  comm::reduce_scatter(world, own, x);
+  EXPECT_EQ(own[3].item<float>(), static_cast<float>(world.size()));
+}
+
 void wrong_arguments_are_refused_before_anybody_waits(const Group& world) {
   at::Tensor x = at::ones({4});
   EXPECT_THROW(comm::broadcast(world, x, world.size()), InvalidArgument);
@@ -151,6 +197,47 @@ void a_rank_that_never_comes_is_named(const Group& world) {
   EXPECT_TRUE(contains(what, "all_reduce sum float32[3]"));
 }
 
+void a_rank_that_closes_a_group_is_named_though_it_stays(const Group& world) {
+  if (world.size() == 1)
+    return;
+  Group group = world.split(0);
+  if (world.rank() == 0) {
+    group.close();
+  } else {
+    EXPECT_TRUE(contains(
+        message_of<PeerError>([&] { comm::barrier(group); }), "has left this group"));
+  }
+  comm::barrier(world);  // the world itself goes on
+}
+
+void an_exception_that_is_caught_stops_nobody(const Group& world) {
+  try {
+    const Group part = world.split(0);
+    throw std::out_of_range("caught below");
+  } catch (const std::out_of_range&) {
+  }
+  comm::barrier(world);
+}
+
+void exchange_notices_who_has_left(const Group& world) {
+  if (world.size() == 1)
+    return;
+  if (world.rank() == 0) {
+    const comm::Channel edge(world, {0, 1});
+    edge.send({.header = {.word = 5}});
+    Group whole = world;
+    whole.close();
+    return;
+  }
+  if (world.rank() != 1)
+    return;
+  const comm::Channel edge(world, {0, 1}), other(world, {0, 1, 1});
+  EXPECT_EQ(comm::exchange({}, {edge})[0].header.word, 5);
+  const auto start = Clock::now();
+  EXPECT_THROW(comm::exchange({}, {other}), PeerError);
+  EXPECT_LT(Clock::now() - start, std::chrono::seconds(5));
+}
+
 void a_rank_that_leaves_is_named(const Group& world) {
   if (world.size() == 1)
     return;
@@ -175,6 +262,13 @@ void a_rank_that_leaves_is_named(const Group& world) {
 std::vector<ConformanceCase> fault_cases() {
   return {
       {"MismatchedCallsNameWhoCalledWhat", mismatched_calls_name_who_called_what},
+      {"ComposedCallsDoNotMeetPlainOnes", composed_calls_do_not_meet_plain_ones},
+      {"OutputsThatShareMemoryWithInputsAreRefused",
+       outputs_that_share_memory_with_inputs_are_refused},
+      {"ARankThatClosesAGroupIsNamedThoughItStays",
+       a_rank_that_closes_a_group_is_named_though_it_stays},
+      {"AnExceptionThatIsCaughtStopsNobody", an_exception_that_is_caught_stops_nobody},
+      {"ExchangeNoticesWhoHasLeft", exchange_notices_who_has_left},
       {"WrongArgumentsAreRefusedBeforeAnybodyWaits",
        wrong_arguments_are_refused_before_anybody_waits},
       {"AFailingRankWakesTheOthers", a_failing_rank_wakes_the_others},

@@ -44,7 +44,7 @@ TEST_F(DirectoryTest, HoldsMoreThanAPage) {
 TEST_F(DirectoryTest, RefusesASecondRingUntilTheFirstIsGone) {
   Entry& entry = directory_.publish({}, 1);
   EXPECT_THROW(directory_.publish({}, 2), InvalidArgument);
-  ChannelDirectory::leave_as_sender(entry, true);
+  ChannelDirectory::leave_as_sender(entry, [] { return true; });
   EXPECT_THROW(directory_.publish({}, 2), InvalidArgument);
   EXPECT_TRUE(ChannelDirectory::remove_ring(entry));
   EXPECT_EQ(&directory_.publish({}, 2), &entry);
@@ -55,15 +55,15 @@ TEST_F(DirectoryTest, LetsOneReceiverInAtATime) {
   EXPECT_TRUE(ChannelDirectory::connect(entry));
   EXPECT_THROW(ChannelDirectory::connect(entry), InvalidArgument);
   EXPECT_FALSE(ChannelDirectory::remove_ring(entry));
-  ChannelDirectory::leave_as_receiver(entry, false);
+  ChannelDirectory::leave_as_receiver(entry, [] { return false; });
   EXPECT_TRUE(ChannelDirectory::connect(entry));
 }
 
 TEST_F(DirectoryTest, LetsNobodyIntoADrainedRing) {
   Entry& entry = directory_.publish({}, 1);
-  ChannelDirectory::leave_as_sender(entry, false);
+  ChannelDirectory::leave_as_sender(entry, [] { return false; });
   EXPECT_TRUE(ChannelDirectory::connect(entry));  // there are messages left
-  ChannelDirectory::leave_as_receiver(entry, true);
+  ChannelDirectory::leave_as_receiver(entry, [] { return true; });
   EXPECT_FALSE(ChannelDirectory::connect(entry));
   EXPECT_TRUE(ChannelDirectory::remove_ring(entry));
   EXPECT_FALSE(ChannelDirectory::connect(entry));
@@ -72,7 +72,7 @@ TEST_F(DirectoryTest, LetsNobodyIntoADrainedRing) {
 TEST_F(DirectoryTest, KeepsARingThatIsEmptyWhileItsSenderLives) {
   Entry& entry = directory_.publish({}, 1);
   EXPECT_TRUE(ChannelDirectory::connect(entry));
-  ChannelDirectory::leave_as_receiver(entry, true);
+  ChannelDirectory::leave_as_receiver(entry, [] { return true; });
   EXPECT_TRUE(ChannelDirectory::connect(entry));
 }
 

@@ -59,6 +59,26 @@ TEST(SharedEngineRanks, SplitsUseTheirMemoryAgain) {
   });
 }
 
+TEST(SharedEngineRanks, RenewingUsesItsMemoryAgain) {
+  testing::run_world(testing::Backend::ShmThreads, 2, [](const Group& world) {
+    Group group = world;
+    std::byte* first = nullptr;
+    for (int i = 0; i < 30; ++i) {
+      if (group.rank() == 0)
+        group.abort("again");
+      EXPECT_THROW(barrier(group), PeerError);
+      group = group.renew();
+      barrier(group);
+      const at::Tensor probe = group.allocate({1 << 20}, at::kByte);
+      auto* place = static_cast<std::byte*>(probe.data_ptr());
+      if (i == 0)
+        first = place;
+      EXPECT_LT(std::abs(place - first), 64 << 20);
+      barrier(group);
+    }
+  });
+}
+
 TEST(SharedEngineRanks, GivesEmptyTensorsAndRefusesImpossibleOnes) {
   testing::run_world(testing::Backend::ShmThreads, 1, [](const Group& world) {
     EXPECT_EQ(world.allocate({0, 5}).numel(), 0);

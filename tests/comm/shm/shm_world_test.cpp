@@ -145,6 +145,38 @@ TEST(ShmWorldProcs, AKilledRankIsNoticedWithinTwoSeconds) {
     EXPECT_EQ(endings[rank].exit_code, rank == 2 ? -1 : 0);
 }
 
+TEST(ShmWorldProcs, ExchangeNoticesAKilledRank) {
+  const std::string job = testing::fresh_job_name();
+  Processes processes;
+  for (int rank = 0; rank < 2; ++rank)
+    processes.start([&, rank] {
+      const Group world = join_job(job, rank, 2, seconds(60));
+      barrier(world);
+      if (rank == 1)
+        ::raise(SIGKILL);
+      const auto start = Clock::now();
+      EXPECT_THROW(exchange({}, {Channel(world, {1, 0})}), PeerError);
+      EXPECT_LT(Clock::now() - start, seconds(2));
+      return 0;
+    });
+  EXPECT_EQ(processes.wait(seconds(30))[0].exit_code, 0);
+}
+
+TEST(ShmWorldProcs, NothingIsLeftWhenRankZeroDiesAtTheStart) {
+  const std::string job = testing::fresh_job_name();
+  Processes processes;
+  for (int rank = 0; rank < 2; ++rank)
+    processes.start([&, rank] {
+      EXPECT_THROW(join_job(job, rank, 3, seconds(20)), PeerError);
+      return 0;
+    });
+  std::this_thread::sleep_for(milliseconds(300));
+  EXPECT_TRUE(exists(path_of(job)));
+  processes.kill(0, SIGKILL);
+  EXPECT_EQ(processes.wait(seconds(10))[1].exit_code, 0);
+  EXPECT_FALSE(exists(path_of(job)));
+}
+
 TEST(ShmWorldProcs, AStalledRankIsATimeoutThatNamesIt) {
   const std::string job = testing::fresh_job_name();
   Processes processes;

@@ -32,9 +32,8 @@ ChannelDirectory::Entry& ChannelDirectory::publish(
     throw InvalidArgument(text(
         "[comm] expected ",
         describe(key),
-        " to be opened once, but an end of it is still open, or holds messages that "
-        "were not "
-        "received; use another tag, or close both ends first"));
+        " to be opened once, but an end of it is open, or messages in it were not "
+        "received, or a received tensor is alive; use another tag, or end that first"));
   if (entry == nullptr)
     entry = &append(key);
   entry->ring.store(ring, std::memory_order_relaxed);
@@ -43,9 +42,12 @@ ChannelDirectory::Entry& ChannelDirectory::publish(
   return *entry;
 }
 
-void ChannelDirectory::leave_as_sender(Entry& entry, bool drained) {
-  change(entry, [drained](uint32_t now) {
-    return now | ChannelState::SenderGone | (drained ? ChannelState::Drained : 0U);
+void ChannelDirectory::leave_as_sender(
+    Entry& entry, const std::function<bool()>& drained) {
+  change(entry, [&drained](uint32_t now) {
+    // With a receiver there, it is for the receiver to say so when it leaves.
+    const bool over = (now & ChannelState::HasReceiver) == 0 && drained();
+    return now | ChannelState::SenderGone | (over ? ChannelState::Drained : 0U);
   });
 }
 
@@ -71,9 +73,10 @@ bool ChannelDirectory::connect(Entry& entry) {
   }
 }
 
-void ChannelDirectory::leave_as_receiver(Entry& entry, bool drained) {
-  change(entry, [drained](uint32_t now) {
-    const bool over = drained && (now & ChannelState::SenderGone) != 0;
+void ChannelDirectory::leave_as_receiver(
+    Entry& entry, const std::function<bool()>& drained) {
+  change(entry, [&drained](uint32_t now) {
+    const bool over = (now & ChannelState::SenderGone) != 0 && drained();
     return (now & ~uint32_t{ChannelState::HasReceiver}) |
            (over ? ChannelState::Drained : 0U);
   });

@@ -3,6 +3,7 @@
 #pragma once
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <mutex>
 
 #include "trireme/comm/shared/world.h"
@@ -51,8 +52,9 @@ class ChannelDirectory {
 
   /// Publishes a ring; InvalidArgument if the same channel still has one.
   Entry& publish(const ChannelKey& key, uint64_t ring);
-  /// The sender goes; `drained`: everything that it sent has been received.
-  static void leave_as_sender(Entry& entry, bool drained);
+  /// The sender goes; `drained` says whether everything that it sent has been received.
+  /// It is asked while no receiver is there, and so cannot change any more.
+  static void leave_as_sender(Entry& entry, const std::function<bool()>& drained);
   /// Takes the ring off the list, unless a receiver holds it: then false.
   static bool remove_ring(Entry& entry);
 
@@ -61,8 +63,8 @@ class ChannelDirectory {
   /// Becomes the receiver of a ring; false if there is none to receive from.
   /// InvalidArgument if another receiver holds it.
   static bool connect(Entry& entry);
-  /// The receiver goes; `drained` counts only once the sender is gone.
-  static void leave_as_receiver(Entry& entry, bool drained);
+  /// The receiver goes; `drained` is asked only once the sender is gone.
+  static void leave_as_receiver(Entry& entry, const std::function<bool()>& drained);
 
   /// Rises whenever `sender` publishes a ring.
   Flag& changes(int sender) const { return world_.control().slot(sender).channels; }

@@ -32,6 +32,7 @@ GroupSteps::GroupSteps(
       rank_(rank),
       half_bytes_(world_->place().staging_bytes / 2),
       deadline_(&deadline) {
+  memory().reclaim();
   staging_offset_ = memory().allocate(2 * half_bytes_);
   control_->staging(rank_, size()).store(staging_offset_, std::memory_order_relaxed);
   try {
@@ -46,6 +47,7 @@ GroupSteps::GroupSteps(
 }
 
 GroupSteps::~GroupSteps() {
+  control_->slot(0, rank_, size()).gone.store(1, std::memory_order_release);
   // A slower member may still be reading our staging: it goes when all have departed,
   // and the control block when all have seen that.
   control_->departed.fetch_add(1, std::memory_order_acq_rel);
@@ -99,8 +101,7 @@ void GroupSteps::meet() {
     control_->step.post(step);
     return;
   }
-  const WorldGuard guard(*world_, members_);
-  if (!wait_until(control_->step, step, world_->policy(), guard, *deadline_))
+  if (!wait_until(control_->step, step, world_->policy(), *this, *deadline_))
     time_out();
 }
 
@@ -115,6 +116,24 @@ size_t GroupSteps::stage(size_t bytes) {
   const size_t place = half * half_bytes_ + used_[half];
   used_[half] += (bytes + kLine - 1) / kLine * kLine;
   return place;
+}
+
+std::exception_ptr GroupSteps::trouble() const {
+  if (auto trouble = world_->trouble(members_))
+    return trouble;
+  for (int peer = 0; peer < size(); ++peer)
+    if (control_->slot(0, peer, size()).gone.load(std::memory_order_acquire) != 0) {
+      const int member = members_[static_cast<size_t>(peer)];
+      return std::make_exception_ptr(PeerError(
+          member,
+          text(
+              "[comm] expected rank ",
+              member,
+              " to take part, but it has left this group; make every rank call the "
+              "same "
+              "operations before it closes the group")));
+    }
+  return nullptr;
 }
 
 void GroupSteps::time_out() {

@@ -22,7 +22,8 @@ struct alignas(64) CallSlot {
   uint64_t signature = 0;
   /// The last step at which the rank arrived.
   std::atomic<uint32_t> arrived{0};
-  uint32_t reserved = 0;
+  /// Set, in the first of a rank's two slots, when the rank has left the group.
+  std::atomic<uint32_t> gone{0};
   /// The data itself when it is that small, else where it lies.
   std::byte payload[kPayload];
 };
@@ -57,7 +58,7 @@ uint64_t make_group_control(SharedMemory& memory, int size);
 /// The rule that makes re-use safe: what a rank writes before step s goes to half s % 2
 /// of its staging, and is read between step s and step s + 1. Who writes for step s + 2
 /// has passed step s + 1, so everybody has finished reading.
-class GroupSteps {
+class GroupSteps : private WaitGuard {
  public:
   /// Joins the group: meets all members once.
   GroupSteps(
@@ -66,7 +67,7 @@ class GroupSteps {
       std::vector<int> members,
       int rank,
       const Deadline& deadline);
-  ~GroupSteps();
+  ~GroupSteps() override;
   GroupSteps(const GroupSteps&) = delete;
   GroupSteps& operator=(const GroupSteps&) = delete;
 
@@ -98,6 +99,8 @@ class GroupSteps {
   CallSlot& slot_of(uint32_t step, int peer) const {
     return control_->slot(step & 1, peer, size());
   }
+  std::exception_ptr trouble() const override;
+  void spinning() const override { world_->settle(); }
   [[noreturn]] void time_out();
   void compare_calls();
 

@@ -24,6 +24,12 @@ void SharedMemory::reclaim() {
       retired_, [](const std::function<bool()>& try_free) { return try_free(); });
 }
 
+void SharedMemory::forget_retired() {
+  std::vector<std::function<bool()>> dropped;  // destroyed after the lock is gone
+  std::lock_guard lock(retired_mutex_);
+  dropped.swap(retired_);
+}
+
 HeapMemory::~HeapMemory() {
   for (const uint64_t offset : blocks_)
     ::operator delete(at(offset), kAlign);

@@ -40,6 +40,8 @@ class SharedMemory {
   void retire(std::function<bool()> try_free);
   /// Frees what can be freed by now.
   void reclaim();
+  /// Drops what was retired without freeing it: when nobody is left to read it.
+  void forget_retired();
 
   static constexpr size_t kBlockAlignment = 128;
 

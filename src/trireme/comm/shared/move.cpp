@@ -85,8 +85,9 @@ void run_alone(const Collective& call) {
 }
 
 void run_move(GroupSteps& steps, const Collective& call) {
-  const bool apart =
-      call.kind == CollectiveKind::Scatter || call.kind == CollectiveKind::AllToAll;
+  const bool apart = call.kind == CollectiveKind::Scatter ||
+                     call.kind == CollectiveKind::AllToAll ||
+                     call.kind == CollectiveKind::AllToAllUneven;
   const auto own = static_cast<size_t>(steps.rank());
   const Move move{
       .steps = steps,

@@ -54,7 +54,8 @@ RingSender::RingSender(PortPlace place, const ChannelOptions& options)
 RingSender::~RingSender() = default;
 
 void RingSender::retire() {
-  ChannelDirectory::leave_as_sender(*entry_, ring_->taken.reached(sent_));
+  ChannelDirectory::leave_as_sender(
+      *entry_, [this] { return ring_->taken.reached(sent_); });
   world().memory().retire([memory = &world().memory(),
                            ring = ring_,
                            offset = ring_offset_,
@@ -87,8 +88,15 @@ bool RingSender::try_send(const Message& message) {
   std::lock_guard lock(mutex_);
   world().check();
   const MessageLayout layout = measure(message);
-  if (!try_put(message, layout))
-    return false;
+  // Without progress, ask whether there can be any; then once more, for a peer may take
+  // the last message and leave.
+  if (!try_put(message, layout)) {
+    const std::exception_ptr trouble = world().trouble(peers_);
+    if (!trouble)
+      return false;
+    if (!try_put(message, layout))
+      std::rethrow_exception(trouble);
+  }
   world()
       .recorder()
       .begin(flight_call(place_, FlightKind::Send, layout.total_bytes, sent_))
@@ -119,7 +127,7 @@ void RingSender::send(const Message& message, const Deadline& deadline) {
 
 void RingSender::time_out(const Deadline& deadline, size_t bytes) const {
   const uint32_t waiting = sent_ - ring_->taken.value.load(std::memory_order_acquire);
-  throw TimeoutError(text(
+  const std::string what = text(
       "[comm] expected room for ",
       bytes,
       " bytes in the channel to rank ",
@@ -137,7 +145,9 @@ void RingSender::time_out(const Deadline& deadline, size_t bytes) const {
       " of ",
       options_.capacity_bytes,
       " bytes are not given back; receive more, drop received tensors, or raise "
-      "ChannelOptions"));
+      "ChannelOptions");
+  world().note_timeout(what);
+  throw TimeoutError(what);
 }
 
 // ---- receiver
@@ -148,7 +158,8 @@ RingReceiver::RingReceiver(PortPlace place)
 
 RingReceiver::~RingReceiver() {
   if (ring_ != nullptr)
-    ChannelDirectory::leave_as_receiver(*entry_, !ring_->sent.reached(taken_ + 1));
+    ChannelDirectory::leave_as_receiver(
+        *entry_, [this] { return !ring_->sent.reached(taken_ + 1); });
 }
 
 bool RingReceiver::connect() {
@@ -180,8 +191,14 @@ Message RingReceiver::take(FlightRecorder::Record& record) {
 std::optional<Message> RingReceiver::try_receive() {
   std::lock_guard lock(mutex_);
   world().check();
-  if (!connect() || !ring_->sent.reached(taken_ + 1))
-    return std::nullopt;
+  const auto is_there = [this] { return connect() && ring_->sent.reached(taken_ + 1); };
+  if (!is_there()) {
+    const std::exception_ptr trouble = world().trouble(peers_);
+    if (!trouble)
+      return std::nullopt;
+    if (!is_there())  // a peer may send and leave
+      std::rethrow_exception(trouble);
+  }
   auto record = begin_record();
   Message message = take(record);
   record.done();
@@ -210,7 +227,7 @@ Message RingReceiver::receive(const Deadline& deadline) {
 }
 
 void RingReceiver::time_out(const Deadline& deadline) const {
-  throw TimeoutError(text(
+  const std::string what = text(
       "[comm] expected message ",
       taken_ + 1,
       " from rank ",
@@ -221,7 +238,9 @@ void RingReceiver::time_out(const Deadline& deadline) const {
       deadline.allowed().count(),
       " ms, but ",
       ring_ == nullptr ? "that rank has not opened the channel" : "it did not come",
-      "; look at that rank, or allow more time"));
+      "; look at that rank, or allow more time");
+  world().note_timeout(what);
+  throw TimeoutError(what);
 }
 
 }  // namespace trireme::comm

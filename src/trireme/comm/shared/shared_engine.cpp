@@ -91,7 +91,7 @@ std::vector<int64_t> SharedEngine::gather_words(
   for (int64_t& place : words)
     take.push_back({reinterpret_cast<std::byte*>(&place), sizeof place});
   const Piece give{reinterpret_cast<std::byte*>(&word), sizeof word};
-  run({.kind = CollectiveKind::AllGather,
+  run({.kind = CollectiveKind::Split,
        .dtype = c10::ScalarType::Long,
        .count = 1,
        .give = {&give, 1},

@@ -36,20 +36,35 @@ World::World(WorldPlace place)
 
 World::~World() {
   if (std::uncaught_exceptions() > exceptions_at_start_)
-    stop(rank(), text("[comm] rank ", rank(), " left its world by an exception"));
+    stop(
+        rank(),
+        text(
+            "[comm] rank ",
+            rank(),
+            " left its world by an exception; see its own output"));
   control_->slot(rank()).state.store(RankSlot::Left, std::memory_order_release);
+  // The last to leave lets go of what was never received.
+  bool last = true;
+  for (int peer = 0; peer < size(); ++peer)
+    last = last && control_->slot(peer).state.load(std::memory_order_acquire) !=
+                       RankSlot::Present;
+  if (last)
+    memory().forget_retired();
 }
 
 bool World::publish(
     int origin, const std::string& reason, bool timed_out) const noexcept {
-  uint32_t running = WorldControl::Running;
-  if (!control_->failed.compare_exchange_strong(running, WorldControl::BeingWritten))
+  std::lock_guard lock(stop_mutex_);  // several threads of this rank may fail at once
+  if (control_->stopped_by.load(std::memory_order_acquire) != 0)
     return false;
-  control_->origin = origin;
-  control_->timed_out = timed_out ? 1 : 0;
-  std::strncpy(control_->reason, reason.c_str(), sizeof control_->reason - 1);
-  control_->failed.store(WorldControl::Stopped, std::memory_order_release);
-  return true;
+  RankSlot& slot = control_->slot(rank());
+  slot.origin = origin;
+  slot.timed_out = timed_out ? 1 : 0;
+  std::strncpy(slot.reason, reason.c_str(), sizeof slot.reason - 1);
+  slot.reason[std::min(reason.size(), sizeof slot.reason - 1)] = 0;
+  int32_t nobody = 0;
+  return control_->stopped_by.compare_exchange_strong(
+      nobody, rank() + 1, std::memory_order_acq_rel);
 }
 
 void World::stop(int origin, const std::string& reason, bool timed_out) const noexcept {
@@ -63,11 +78,7 @@ void World::stop(int origin, const std::string& reason, bool timed_out) const no
 
 void World::time_out(const std::string& reason) const {
   stop(rank(), reason, true);
-  // Another rank may have been first with a better reason, also one being written now.
-  const Deadline patience = Deadline::after(std::chrono::milliseconds(100));
-  while (control_->failed.load(std::memory_order_acquire) != WorldControl::Stopped &&
-         !patience.expired())
-    usleep(100);
+  // Another rank may have been first, with a better reason.
   check();
   throw TimeoutError(reason);
 }
@@ -75,15 +86,16 @@ void World::time_out(const std::string& reason) const {
 std::exception_ptr World::stopped() const {
   const int self[] = {rank()};
   dump_flight(self);
-  const std::string reason = control_->reason;
-  if (control_->timed_out != 0)
+  const RankSlot& by = control_->slot(control_->stopped_by.load() - 1);
+  const std::string reason = by.reason;
+  if (by.timed_out != 0)
     return std::make_exception_ptr(TimeoutError(reason));
-  return std::make_exception_ptr(PeerError(control_->origin, reason));
+  return std::make_exception_ptr(PeerError(by.origin, reason));
 }
 
 std::exception_ptr World::trouble(std::span<const int> members) const {
   find_dead();
-  if (control_->failed.load(std::memory_order_acquire) == WorldControl::Stopped)
+  if (control_->stopped_by.load(std::memory_order_acquire) != 0)
     return stopped();
   for (const int member : members)
     if (control_->slot(member).state.load(std::memory_order_acquire) == RankSlot::Left)
@@ -123,10 +135,15 @@ void World::find_dead() const {
   }
 }
 
+void World::note_timeout(const std::string& reason) const {
+  if (place_.recorder && !timeout_noted_.exchange(true))
+    recorder().dump(rank(), reason);
+}
+
 void World::dump_flight(std::span<const int> ranks) const {
   if (!place_.recorder || dumped_.exchange(true))
     return;
-  const std::string reason = control_->reason;
+  const std::string reason = control_->slot(control_->stopped_by.load() - 1).reason;
   for (const int each : ranks)
     recorder().dump(each, reason);
 }

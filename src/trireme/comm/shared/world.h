@@ -32,17 +32,19 @@ struct alignas(128) RankSlot {
   std::atomic<uint32_t> channel_count{0};
   std::atomic<uint64_t> channel_page{0};
   Flag channels;
+  /// Why this rank stops the world, written before it does.
+  int32_t origin = -1;
+  uint32_t timed_out = 0;
+  char reason[1012] = {};
   /// Posted when the rank has stopped using this generation and waits for the next.
   Flag renewing;
 };
 
 /// The control block of one generation of a world; the slots of its ranks follow it.
 struct alignas(128) WorldControl {
-  enum Failed : uint32_t { Running, BeingWritten, Stopped };
-  std::atomic<uint32_t> failed{Running};
-  int32_t origin = -1;
-  uint32_t timed_out = 0;
-  char reason[1012] = {};
+  /// The rank that stopped the world, plus one; its slot says why. One word, set at
+  /// once: a rank that dies on the way leaves nothing half done.
+  std::atomic<int32_t> stopped_by{0};
   /// Offset of the root group's control block.
   std::atomic<uint64_t> root_group{0};
   /// Posted by rank 0 when the next generation's control block stands at next_control.
@@ -104,8 +106,7 @@ class World {
   std::exception_ptr trouble(std::span<const int> members) const;
   /// Throws what the world was stopped by, if it was.
   void check() const {
-    if (control_->failed.load(std::memory_order_acquire) == WorldControl::Stopped)
-        [[unlikely]]
+    if (control_->stopped_by.load(std::memory_order_acquire) != 0) [[unlikely]]
       std::rethrow_exception(stopped());
   }
 
@@ -115,6 +116,9 @@ class World {
       int origin, const std::string& reason, bool timed_out = false) const noexcept;
   /// Stops the world because a wait of ours ran out, and throws TimeoutError.
   [[noreturn]] void time_out(const std::string& reason) const;
+  /// Writes this rank's flight record, once, because a message did not come in time.
+  /// The world goes on: channels are independent of one another.
+  void note_timeout(const std::string& reason) const;
 
   /// Meets all ranks and gives the control block of the next generation, which rank 0
   /// makes with `make_next`; PeerError names who is gone, TimeoutError who did not
@@ -134,9 +138,11 @@ class World {
   WorldControl* control_;
   int exceptions_at_start_;
   mutable CoreSeats seats_;
+  mutable std::mutex stop_mutex_;
   mutable std::mutex watch_mutex_;
   mutable Deadline::Clock::time_point next_watch_{};
   mutable std::atomic<bool> dumped_{false};
+  mutable std::atomic<bool> timeout_noted_{false};
 };
 
 /// A guard over some ranks of a world, for wait_until().

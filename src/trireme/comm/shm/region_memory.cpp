@@ -32,6 +32,15 @@ bool RegionMemory::contains(const void* pointer, size_t bytes) const {
 }
 
 uint64_t RegionMemory::allocate(size_t bytes) {
+  try {
+    return try_allocate(bytes);
+  } catch (const InvalidArgument&) {
+    reclaim();  // what was retired may make room
+    return try_allocate(bytes);
+  }
+}
+
+uint64_t RegionMemory::try_allocate(size_t bytes) {
   std::lock_guard lock(mutex_);
   const uint64_t offset = blocks_.take(bytes);
   if (offset == blocks_.end())

@@ -17,6 +17,8 @@ class RegionMemory : public SharedMemory {
   void release(uint64_t offset) override;
 
  private:
+  uint64_t try_allocate(size_t bytes);
+
   std::shared_ptr<Segment> segment_;
   std::mutex mutex_;
   BlockMap blocks_;

@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <new>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <thread>
 #include <unistd.h>
@@ -42,10 +43,13 @@ uint64_t region_size(int size) {
 uint64_t staging_size(int size) {
   const uint64_t free = shared_memory_limits(kSegmentFolder).free_bytes;
   const uint64_t share = free / (8 * static_cast<uint64_t>(size));
+  // A half holds a line for every rank, at least.
+  const uint64_t least =
+      std::bit_ceil(std::max(uint64_t{64} << 10, static_cast<uint64_t>(size) * 256));
   return std::clamp(
       std::bit_floor(std::max<uint64_t>(share, 1)),
-      uint64_t{64} << 10,
-      uint64_t{4} << 20);
+      least,
+      std::max(least, uint64_t{4} << 20));
 }
 
 uint64_t header_size(int size) {
@@ -111,6 +115,15 @@ std::shared_ptr<Segment> Segment::create(int size) {
         "; mount a tmpfs there"));
   const uint64_t region = region_size(size);
   const uint64_t bytes = header_size(size) + region * static_cast<uint64_t>(size);
+  // Beyond the limit ftruncate() would end the process with a signal.
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < bytes)
+    throw InvalidArgument(text(
+        "[comm] expected to make a sparse file of ",
+        bytes >> 30,
+        " GiB, but files may have ",
+        limit.rlim_cur >> 10,
+        " KiB; raise the limit on file size (ulimit -f unlimited)"));
   if (::ftruncate(fd.get(), static_cast<off_t>(bytes)) != 0)
     throw InvalidArgument(text(
         "[comm] expected a sparse file of ",

@@ -52,6 +52,13 @@ std::shared_ptr<Engine> start_shm(const BackendContext& context) {
         " of ",
         env.world_size,
         " here"));
+  constexpr int kMostRanks = 2048;
+  if (env.world_size > kMostRanks)
+    throw InvalidArgument(text(
+        "[comm] expected at most ",
+        kMostRanks,
+        " ranks in one segment, got WORLD_SIZE=",
+        env.world_size));
   const std::string name = segment_name(env);
   std::shared_ptr<Segment> segment;
   std::shared_ptr<RegionMemory> memory;
@@ -68,10 +75,15 @@ std::shared_ptr<Engine> start_shm(const BackendContext& context) {
   WorldPlace place =
       place_in(segment, std::move(memory), env.rank, flight_folder(name));
   place.watch = std::make_shared<ProcessWatch>(segment);
-  auto engine = SharedEngine::root(std::move(place), context.deadline);
-  // Everybody has mapped it: without a name it cannot outlive the ranks.
-  segment->unlink();
-  return engine;
+  try {
+    auto engine = SharedEngine::root(std::move(place), context.deadline);
+    // Everybody has mapped it: without a name it cannot outlive the ranks.
+    segment->unlink();
+    return engine;
+  } catch (...) {
+    remove_stale_segments();  // rank 0 may have died and left the name
+    throw;
+  }
 }
 
 ShmThreadWorld::ShmThreadWorld(int size)
