@@ -11,6 +11,7 @@
 
 namespace trireme::comm {
 
+/// How a collective is carried out.
 struct CallOptions {
   /// Run on the group's own thread and return at once. The tensors must stay untouched
   /// until Work::wait() returns.
@@ -19,6 +20,7 @@ struct CallOptions {
   std::chrono::milliseconds timeout{0};
 };
 
+/// The same for reductions.
 struct ReduceOptions {
   ReduceOp op = ReduceOp::Sum;
   bool async = false;

@@ -9,7 +9,9 @@
 
 namespace trireme::comm {
 
+/// What was called.
 enum class FlightKind : uint8_t { Collective, Send, Receive };
+/// How far a call has come.
 enum class FlightState : uint8_t { Empty, Started, Done, Failed };
 
 /// One call. A cache line, written by its rank alone.

@@ -14,6 +14,7 @@
 
 namespace trireme::comm {
 
+/// What a group is made with.
 struct GroupOptions {
   /// How long a call on this group may take; TRIREME_TIMEOUT when it comes from init().
   std::chrono::milliseconds timeout = std::chrono::minutes(5);

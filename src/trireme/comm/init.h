@@ -9,6 +9,7 @@
 
 namespace trireme::comm {
 
+/// What init() is told beyond the launcher's variables.
 struct InitOptions {
   /// Empty: TRIREME_BACKEND, or what fits: "none" for one rank, "shm" for ranks of one
   /// host.
@@ -26,6 +27,7 @@ Group init(const InitOptions& options = {});
 /// The same with the launcher's word given by hand.
 Group init(const LaunchEnv& env, const InitOptions& options = {});
 
+/// What run_local() is told beyond the number of ranks.
 struct LocalOptions {
   std::chrono::milliseconds timeout = std::chrono::minutes(5);
 };

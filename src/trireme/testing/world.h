@@ -22,6 +22,7 @@ enum class Backend {
 };
 std::string to_string(Backend backend);
 
+/// How long a world of a test may take.
 struct WorldOptions {
   std::chrono::milliseconds timeout = std::chrono::seconds(30);
 };

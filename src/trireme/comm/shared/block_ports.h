@@ -16,6 +16,8 @@ struct alignas(64) BlockHeader {
   std::atomic<uint32_t> in_use{0};
 };
 
+/// Encodes messages into blocks of its own region, and uses a block again once it is
+/// back.
 class BlockSender : public RingSender {
  public:
   using RingSender::RingSender;
@@ -41,6 +43,7 @@ class BlockSender : public RingSender {
   uint32_t freed_seen_ = 0;
 };
 
+/// Makes views of blocks, which give them back when they die.
 class BlockReceiver : public RingReceiver {
  public:
   using RingReceiver::RingReceiver;

@@ -31,6 +31,7 @@ class ReferenceSender : public RingSender {
   uint32_t freed_seen_ = 0;
 };
 
+/// Moves messages out of the sender's slots.
 class ReferenceReceiver : public RingReceiver {
  public:
   using RingReceiver::RingReceiver;

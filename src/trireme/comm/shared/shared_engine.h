@@ -12,6 +12,8 @@
 
 namespace trireme::comm {
 
+/// One rank's engine of one group. Groups of a world share its World and its list of
+/// channels.
 class SharedEngine : public Engine {
  public:
   /// The engine of the whole world; meets all ranks. Rank 0 has made the root group's

@@ -9,6 +9,8 @@
 
 namespace trireme::comm {
 
+/// Opens a pidfd a peer at the first question about it; sees a killed process at once,
+/// also before its parent has reaped it. Thread-safe.
 class ProcessWatch : public PeerWatch {
  public:
   explicit ProcessWatch(std::shared_ptr<Segment> segment);
