@@ -14,7 +14,7 @@ if(TARGET trireme-torch)
   set_target_properties(trireme-torch PROPERTIES INSTALL_RPATH "${TRIREME_TORCH}/lib")
 endif()
 
-install(FILES "${PROJECT_SOURCE_DIR}/bench/peers/comm.py"
+install(FILES "${PROJECT_SOURCE_DIR}/bench/peers/comm.py" "${PROJECT_SOURCE_DIR}/bench/peers/schedule.py"
   DESTINATION "${CMAKE_INSTALL_DATADIR}/trireme/peers")
 
 # A static module hands the packages that it links on to those who link it, private ones too:
@@ -28,9 +28,11 @@ foreach(module IN LISTS modules)
   endif()
 endforeach()
 set(TRIREME_FIND_DEPENDENCIES "")
+set(components_of_MPI " COMPONENTS CXX")   # or it would ask for every language of the project
 foreach(package IN ITEMS Threads nlohmann_json OpenSSL MPI)
   if(links MATCHES "${package}::")
-    string(APPEND TRIREME_FIND_DEPENDENCIES "find_dependency(${package})\n")
+    string(APPEND TRIREME_FIND_DEPENDENCIES
+      "find_dependency(${package}${components_of_${package}})\n")
   endif()
 endforeach()
 

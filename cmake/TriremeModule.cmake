@@ -2,7 +2,7 @@
 #
 #   trireme_add_module(comm [TORCH] [INTERNAL] [FOLDER other] HEADERS group.h … SOURCES group.cpp … DEPENDS trireme::core)
 #   trireme_add_tests(comm SOURCES group_test.cpp … DEPENDS trireme::testing)
-#   trireme_add_example(all_reduce DEPENDS trireme::comm EXPECT "sum is 1")
+#   trireme_add_example(all_reduce TORCH DEPENDS trireme::comm EXPECT "sum is 1")
 
 # Warnings belong to our own targets, never to those who use the library.
 add_library(trireme_warnings INTERFACE)
@@ -111,12 +111,16 @@ function(trireme_add_tests module)
 endfunction()
 
 function(trireme_add_example name)
-  cmake_parse_arguments(arg "" "EXPECT" "DEPENDS" ${ARGN})
+  cmake_parse_arguments(arg "TORCH" "EXPECT" "DEPENDS" ${ARGN})
   add_executable(example_${name} "${PROJECT_SOURCE_DIR}/examples/${name}.cpp")
   target_link_libraries(example_${name} PRIVATE ${arg_DEPENDS} trireme_warnings)
-  trireme_use_pch(example_${name})
+  set(label unit)
+  if(arg_TORCH)
+    trireme_use_pch(example_${name})
+    set(label ranks)
+  endif()
   add_test(NAME example.${name} COMMAND example_${name})
   set_tests_properties(example.${name} PROPERTIES
-    LABELS ranks TIMEOUT 60 PASS_REGULAR_EXPRESSION "${arg_EXPECT}"
+    LABELS ${label} TIMEOUT 60 PASS_REGULAR_EXPRESSION "${arg_EXPECT}"
     ENVIRONMENT "${TRIREME_TEST_ENVIRONMENT}")
 endfunction()

@@ -8,6 +8,7 @@
 #include "fake_engine.h"
 #include "trireme/comm/init.h"
 #include "trireme/comm/local/local_world.h"
+#include "trireme/comm/mpi/mpi_backend.h"
 #include "trireme/core/error.h"
 #include "trireme/testing/check.h"
 
@@ -30,6 +31,7 @@ bool knows(const std::string& name) {
 TEST(Backend, KnowsItsOwnInOrder) {
   const auto names = backends();
   EXPECT_TRUE(std::is_sorted(names.begin(), names.end()));
+  EXPECT_TRUE(knows("mpi"));  // also where it can only say what is missing
   EXPECT_TRUE(knows("none"));
   EXPECT_TRUE(knows("shm"));
   EXPECT_FALSE(knows("local"));
@@ -108,6 +110,28 @@ TEST(Backend, PassesOnTheErrorOfAFactory) {
   EXPECT_EQ(
       message_of<NotSupported>([&] { start_backend("kiwi", context); }),
       "[kiwi] cannot fly");
+}
+
+TEST(Backend, PicksWhatFits) {
+  EXPECT_EQ(pick_backend({}), "none");
+  EXPECT_EQ(pick_backend({.world_size = 4, .local_world_size = 4}), "shm");
+  // On one host shared memory is faster, whoever started the ranks.
+  LaunchEnv env{.launcher = Launcher::OpenMpi, .world_size = 4, .local_world_size = 4};
+  EXPECT_EQ(pick_backend(env), "shm");
+  env.local_world_size = 2;
+  for (const Launcher launcher : {Launcher::OpenMpi, Launcher::Slurm}) {
+    env.launcher = launcher;
+    if (has_mpi()) {
+      EXPECT_EQ(pick_backend(env), "mpi");
+    } else {
+      EXPECT_TRUE(contains(
+          message_of<NotSupported>([&] { pick_backend(env); }),
+          "got 2 of 4 here; for several hosts install libopenmpi-dev"));
+    }
+  }
+  env.launcher = Launcher::Torchrun;
+  EXPECT_TRUE(
+      contains(message_of<NotSupported>([&] { pick_backend(env); }), "with mpirun"));
 }
 
 TEST(Backend, NoneIsForOneRank) {

@@ -2,6 +2,7 @@
 #include "trireme/comm/collective.h"
 
 #include <set>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -114,6 +115,22 @@ TEST(Collective, NamesDtypesAsUsersWriteThem) {
   EXPECT_EQ(dtype_name(ScalarType::Bool), "bool");
   EXPECT_EQ(dtype_name(ScalarType::ComplexFloat), "complexfloat");
   EXPECT_EQ(dtype_name(ScalarType::Float8_e5m2), "float8_e5m2");
+}
+
+TEST(Collective, ListsRanksInWords) {
+  EXPECT_EQ(rank_list(std::vector<int>{2}), "rank 2");
+  EXPECT_EQ(rank_list(std::vector<int>{1, 3}), "ranks 1 and 3");
+  EXPECT_EQ(rank_list(std::vector<int>{0, 1, 5}), "ranks 0, 1 and 5");
+}
+
+TEST(Collective, AMismatchSaysWhoCalledWhat) {
+  const uint64_t barrier = signature({});
+  const uint64_t split = signature({.kind = CollectiveKind::Split});
+  EXPECT_EQ(
+      describe_mismatch(
+          std::vector<uint64_t>{split, barrier, split}, std::vector<int>{4, 5, 9}),
+      "[comm] expected the same call with the same dtype and count on every rank, got: "
+      "rank 5 called barrier; ranks 4 and 9 called split");
 }
 
 }  // namespace

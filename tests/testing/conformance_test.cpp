@@ -1,6 +1,8 @@
 // Every built-in backend against the conformance suite.
 #include "trireme/testing/conformance.h"
 
+#include <algorithm>
+
 #include <ATen/Functions.h>
 #include <gtest/gtest-spi.h>
 #include <gtest/gtest.h>
@@ -26,6 +28,17 @@ TEST(Conformance, CoversEveryArea) {
   for (const auto& cases :
        {reduction_cases(), move_cases(), group_cases(), channel_cases(), fault_cases()})
     EXPECT_FALSE(cases.empty());
+}
+
+TEST(Conformance, KnowsWhichCasesNeedAWorldThatOutlivesAFailure) {
+  const auto cases = fault_cases();
+  const auto failures = std::count_if(
+      cases.begin(), cases.end(), [](const auto& one) { return one.failure; });
+  EXPECT_EQ(failures, 6);
+  for (const auto& others :
+       {reduction_cases(), move_cases(), group_cases(), channel_cases()})
+    for (const ConformanceCase& one : others)
+      EXPECT_FALSE(one.failure) << one.name;
 }
 
 /// A world of two whose calls do nothing: every sum is wrong.

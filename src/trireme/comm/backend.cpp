@@ -4,6 +4,7 @@
 #include <mutex>
 
 #include "trireme/comm/local/local_world.h"
+#include "trireme/comm/mpi/mpi_backend.h"
 #include "trireme/comm/shm/shm_world.h"
 #include "trireme/core/error.h"
 #include "trireme/core/escape.h"
@@ -24,7 +25,7 @@ std::shared_ptr<Engine> start_none(const BackendContext& context) {
 struct Registry {
   std::mutex mutex;
   std::map<std::string, BackendFactory> factories{
-      {"none", start_none}, {"shm", start_shm}};
+      {"mpi", start_mpi}, {"none", start_none}, {"shm", start_shm}};
 };
 
 Registry& registry() {
@@ -54,6 +55,26 @@ std::vector<std::string> backends() {
   for (const auto& [name, factory] : known.factories)
     names.push_back(name);
   return names;
+}
+
+std::string pick_backend(const LaunchEnv& env) {
+  if (env.world_size == 1)
+    return "none";
+  if (env.one_host())
+    return "shm";
+  const bool under_mpi =
+      env.launcher == Launcher::OpenMpi || env.launcher == Launcher::Slurm;
+  if (under_mpi && has_mpi())
+    return "mpi";
+  throw NotSupported(text(
+      "[comm] expected all ranks on one host, got ",
+      env.local_world_size,
+      " of ",
+      env.world_size,
+      " here; ",
+      has_mpi() ? "start ranks of several hosts with mpirun"
+                : "for several hosts install libopenmpi-dev and openmpi-bin, configure "
+                  "and build again, and start the ranks with mpirun"));
 }
 
 std::shared_ptr<Engine> start_backend(

@@ -31,6 +31,11 @@ void register_backend(const std::string& name, BackendFactory factory);
 /// The names that init() knows, in alphabetical order.
 std::vector<std::string> backends();
 
+/// The name of the backend that fits: "none" for one rank, "shm" for ranks of one host,
+/// "mpi" for ranks of several that mpirun or srun has started. NotSupported says what
+/// is needed where this build has none.
+std::string pick_backend(const LaunchEnv& env);
+
 /// Starts an engine; InvalidArgument lists the known names if there is no such backend.
 std::shared_ptr<Engine> start_backend(
     const std::string& name, const BackendContext& context);

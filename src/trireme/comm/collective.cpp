@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <map>
+#include <vector>
 
 #include "trireme/core/error.h"
 
@@ -61,6 +63,31 @@ std::string describe(uint64_t packed) {
             ? " from rank "
             : " to rank ",
         root);
+  return out;
+}
+
+std::string describe_mismatch(
+    std::span<const uint64_t> signatures, std::span<const int> members) {
+  std::map<uint64_t, std::vector<int>> callers;
+  for (size_t i = 0; i < members.size(); ++i)
+    callers[signatures[i]].push_back(members[i]);
+  std::string calls;
+  for (const auto& [call, ranks] : callers)
+    calls +=
+        text(calls.empty() ? "" : "; ", rank_list(ranks), " called ", describe(call));
+  return text(
+      "[comm] expected the same call with the same dtype and count on every rank, "
+      "got: ",
+      calls);
+}
+
+std::string rank_list(std::span<const int> ranks) {
+  std::string out = ranks.size() == 1 ? "rank " : "ranks ";
+  for (size_t i = 0; i < ranks.size(); ++i) {
+    if (i > 0)
+      out += i + 1 == ranks.size() ? " and " : ", ";
+    out += std::to_string(ranks[i]);
+  }
   return out;
 }
 

@@ -61,6 +61,14 @@ uint64_t signature(const Collective& call);
 /// 2".
 std::string describe(uint64_t signature);
 
+/// What ranks that made different calls are told: who called what. One signature a
+/// member; members are ranks in the world.
+std::string describe_mismatch(
+    std::span<const uint64_t> signatures, std::span<const int> members);
+
+/// "rank 2", "ranks 1, 3 and 4".
+std::string rank_list(std::span<const int> ranks);
+
 std::string to_string(CollectiveKind kind);
 std::string to_string(ReduceOp op);
 /// The dtype as users write it: float32, bfloat16, int64, bool.

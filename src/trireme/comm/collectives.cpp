@@ -1,9 +1,7 @@
 #include "trireme/comm/collectives.h"
 
-#include <algorithm>
-#include <numeric>
-
 #include "trireme/comm/flat.h"
+#include "trireme/comm/per_rank.h"
 #include "trireme/comm/reduce_kernel.h"
 #include "trireme/core/error.h"
 
@@ -32,11 +30,45 @@ void check_parts(
         " elements"));
 }
 
-void check_list(
+PerRank<Piece> parts_of(const Flat& flat, int parts) {
+  PerRank<Piece> pieces;
+  for (int k = 0; k < parts; ++k)
+    pieces.push_back(flat.part(k, parts));
+  return pieces;
+}
+
+PerRank<Piece> pieces_of(const PerRank<Flat>& flats) {
+  PerRank<Piece> pieces;
+  for (const Flat& flat : flats)
+    pieces.push_back(flat.piece());
+  return pieces;
+}
+
+// One piece that comes from `rank`, and nothing from the others.
+PerRank<Piece> only_from(const Group& group, int rank, const Piece& piece) {
+  PerRank<Piece> pieces(group.size());
+  pieces[rank] = piece;
+  return pieces;
+}
+
+// This rank's own entry of a root's list; nothing on the other ranks.
+Piece own_piece(const Group& group, const PerRank<Piece>& list) {
+  return list.empty() ? Piece{} : list[group.rank()];
+}
+
+// The list that a root passes: one tensor a rank, each like the other side's single
+// one. Nothing on the other ranks.
+PerRank<Flat> root_list(
     const Group& group,
     std::string_view call,
+    int root,
     std::string_view what,
-    const std::vector<at::Tensor>& list) {
+    const std::vector<at::Tensor>& list,
+    decltype(Flat::input)* make,
+    const Flat& like) {
+  PerRank<Flat> flats;
+  if (group.rank() != root)
+    return flats;
   if (static_cast<int>(list.size()) != group.size())
     throw InvalidArgument(text(
         "[comm] ",
@@ -45,46 +77,10 @@ void check_list(
         group.size(),
         " ",
         what,
-        ", one a rank, got ",
+        " at the root, one a rank, got ",
         list.size()));
-}
-
-std::vector<Piece> parts_of(const Flat& flat, int parts) {
-  std::vector<Piece> pieces;
-  for (int k = 0; k < parts; ++k)
-    pieces.push_back(flat.part(k, parts));
-  return pieces;
-}
-
-std::vector<Piece> pieces_of(const std::vector<Flat>& flats) {
-  std::vector<Piece> pieces;
-  for (const Flat& flat : flats)
-    pieces.push_back(flat.piece());
-  return pieces;
-}
-
-// This rank's own entry of a root's list; nothing on the other ranks.
-Piece own_piece(const Group& group, const std::vector<Flat>& flats) {
-  return flats.empty() ? Piece{} : flats[static_cast<size_t>(group.rank())].piece();
-}
-
-std::vector<Flat> outputs_of(
-    const Group& group, std::string_view call, const std::vector<at::Tensor>& tensors) {
-  std::vector<Flat> flats;
-  for (const at::Tensor& tensor : tensors)
-    flats.push_back(Flat::output(group, call, tensor));
-  return flats;
-}
-
-// The list that a root passes: one tensor a rank, each like the other side's single
-// one.
-void check_root_list(
-    const Group& group,
-    std::string_view call,
-    std::string_view what,
-    const std::vector<Flat>& flats,
-    const Flat& like) {
-  for (const Flat& flat : flats) {
+  for (const at::Tensor& tensor : list) {
+    const Flat& flat = flats.emplace_back(make(group, call, tensor));
     check_same_dtype(call, flat, like);
     if (flat.count() != like.count())
       throw InvalidArgument(text(
@@ -100,6 +96,32 @@ void check_root_list(
           group.size(),
           " different sizes"));
   }
+  return flats;
+}
+
+// What a call gives and takes, and the tensors in which that lies.
+struct CallData {
+  PerRank<Flat> from;
+  PerRank<Piece> give;
+  PerRank<Flat> to;
+  PerRank<Piece> take;
+};
+
+// Carries out a call, which comes without its pieces, and writes the outputs back.
+template <class Options>
+Work carry_out(
+    const Group& group, const Options& options, Collective call, CallData data) {
+  Engine* engine = &group.engine();
+  return group.in_order(
+      order_of(options),
+      [engine, call, data = std::move(data)](const Deadline& deadline) {
+        Collective whole = call;
+        whole.give = data.give;
+        whole.take = data.take;
+        engine->run(whole, deadline);
+        for (const Flat& flat : data.to)
+          flat.finish();
+      });
 }
 
 // In place at every rank (root < 0) or at one.
@@ -163,46 +185,33 @@ Work reduce_scatter(
     from.view_as_real();
   }
   reduce_kernel(options.op, to.dtype());
-  Engine* engine = &group.engine();
-  return group.in_order(
-      order_of(options), [=, op = options.op](const Deadline& deadline) {
-        const Piece give = from.piece();
-        const Piece take = to.piece();
-        engine->run(
-            {.kind = CollectiveKind::ReduceScatter,
-             .op = op,
-             .dtype = to.dtype(),
-             .count = to.count(),
-             .give = {&give, 1},
-             .take = {&take, 1}},
-            deadline);
-        to.finish();
-      });
+  return carry_out(
+      group,
+      options,
+      {.kind = CollectiveKind::ReduceScatter,
+       .op = options.op,
+       .dtype = to.dtype(),
+       .count = to.count()},
+      {.from = {from}, .give = {from.piece()}, .to = {to}, .take = {to.piece()}});
 }
 
 Work broadcast(
     const Group& group, at::Tensor tensor, int root, const CallOptions& options) {
   check_root(group, "broadcast", root);
-  Flat flat = Flat::output(group, "broadcast", tensor);
-  Engine* engine = &group.engine();
-  return group.in_order(
-      order_of(options), [=, flat = std::move(flat)](const Deadline& deadline) {
-        const bool gives = engine->rank() == root;
-        const Piece piece = flat.piece();
-        std::vector<Piece> take(gives ? 0 : static_cast<size_t>(engine->size()));
-        if (!gives)
-          take[static_cast<size_t>(root)] = piece;
-        engine->run(
-            {.kind = CollectiveKind::Broadcast,
-             .dtype = flat.dtype(),
-             .root = root,
-             .count = flat.count(),
-             .give = {&piece, gives ? size_t{1} : 0},
-             .take = take},
-            deadline);
-        if (!gives)
-          flat.finish();
-      });
+  const Flat flat = Flat::output(group, "broadcast", tensor);
+  CallData data;
+  if (group.rank() == root)
+    data = {.from = {flat}, .give = {flat.piece()}};
+  else
+    data = {.to = {flat}, .take = only_from(group, root, flat.piece())};
+  return carry_out(
+      group,
+      options,
+      {.kind = CollectiveKind::Broadcast,
+       .dtype = flat.dtype(),
+       .root = root,
+       .count = flat.count()},
+      std::move(data));
 }
 
 Work all_gather(
@@ -210,26 +219,20 @@ Work all_gather(
     at::Tensor output,
     const at::Tensor& input,
     const CallOptions& options) {
-  Flat to = Flat::output(group, "all_gather", output);
-  Flat from = Flat::input(group, "all_gather", input);
+  const Flat to = Flat::output(group, "all_gather", output);
+  const Flat from = Flat::input(group, "all_gather", input);
   check_parts(group, "all_gather", to, from);
-  check_no_overlap(
-      "all_gather",
-      {from.piece()},
-      parts_of(to, group.size()),
-      to.part(group.rank(), group.size()));
-  Engine* engine = &group.engine();
-  return group.in_order(order_of(options), [=](const Deadline& deadline) {
-    const Piece give = from.piece();
-    engine->run(
-        {.kind = CollectiveKind::AllGather,
-         .dtype = from.dtype(),
-         .count = from.count(),
-         .give = {&give, 1},
-         .take = parts_of(to, engine->size())},
-        deadline);
-    to.finish();
-  });
+  CallData data{
+      .from = {from},
+      .give = {from.piece()},
+      .to = {to},
+      .take = parts_of(to, group.size())};
+  check_no_overlap("all_gather", data.give, data.take, own_piece(group, data.take));
+  return carry_out(
+      group,
+      options,
+      {.kind = CollectiveKind::AllGather, .dtype = from.dtype(), .count = from.count()},
+      std::move(data));
 }
 
 Work all_to_all(
@@ -237,8 +240,8 @@ Work all_to_all(
     at::Tensor output,
     const at::Tensor& input,
     const CallOptions& options) {
-  Flat to = Flat::output(group, "all_to_all", output);
-  Flat from = Flat::input(group, "all_to_all", input);
+  const Flat to = Flat::output(group, "all_to_all", output);
+  const Flat from = Flat::input(group, "all_to_all", input);
   check_same_dtype("all_to_all", from, to);
   if (from.count() != to.count() || from.count() % group.size() != 0)
     throw InvalidArgument(text(
@@ -250,17 +253,16 @@ Work all_to_all(
         to.count(),
         " elements; pass lists of tensors for unequal parts"));
   check_no_overlap("all_to_all", {from.piece()}, {to.piece()});
-  Engine* engine = &group.engine();
-  return group.in_order(order_of(options), [=](const Deadline& deadline) {
-    engine->run(
-        {.kind = CollectiveKind::AllToAll,
-         .dtype = from.dtype(),
-         .count = from.count() / engine->size(),
-         .give = parts_of(from, engine->size()),
-         .take = parts_of(to, engine->size())},
-        deadline);
-    to.finish();
-  });
+  return carry_out(
+      group,
+      options,
+      {.kind = CollectiveKind::AllToAll,
+       .dtype = from.dtype(),
+       .count = from.count() / group.size()},
+      {.from = {from},
+       .give = parts_of(from, group.size()),
+       .to = {to},
+       .take = parts_of(to, group.size())});
 }
 
 Work gather(
@@ -270,28 +272,19 @@ Work gather(
     int root,
     const CallOptions& options) {
   check_root(group, "gather", root);
-  Flat from = Flat::input(group, "gather", input);
-  const bool takes = group.rank() == root;
-  if (takes)
-    check_list(group, "gather", "outputs at the root", outputs);
-  std::vector<Flat> to =
-      takes ? outputs_of(group, "gather", outputs) : std::vector<Flat>();
-  check_root_list(group, "gather", "outputs", to, from);
-  check_no_overlap("gather", {from.piece()}, pieces_of(to), own_piece(group, to));
-  Engine* engine = &group.engine();
-  return group.in_order(order_of(options), [=](const Deadline& deadline) {
-    const Piece give = from.piece();
-    engine->run(
-        {.kind = CollectiveKind::Gather,
-         .dtype = from.dtype(),
-         .root = root,
-         .count = from.count(),
-         .give = {&give, 1},
-         .take = pieces_of(to)},
-        deadline);
-    for (const Flat& flat : to)
-      flat.finish();
-  });
+  const Flat from = Flat::input(group, "gather", input);
+  CallData data{.from = {from}, .give = {from.piece()}};
+  data.to = root_list(group, "gather", root, "outputs", outputs, Flat::output, from);
+  data.take = pieces_of(data.to);
+  check_no_overlap("gather", data.give, data.take, own_piece(group, data.take));
+  return carry_out(
+      group,
+      options,
+      {.kind = CollectiveKind::Gather,
+       .dtype = from.dtype(),
+       .root = root,
+       .count = from.count()},
+      std::move(data));
 }
 
 Work scatter(
@@ -301,29 +294,19 @@ Work scatter(
     int root,
     const CallOptions& options) {
   check_root(group, "scatter", root);
-  Flat to = Flat::output(group, "scatter", output);
-  std::vector<Flat> from;
-  if (group.rank() == root) {
-    check_list(group, "scatter", "inputs at the root", inputs);
-    for (const at::Tensor& tensor : inputs)
-      from.push_back(Flat::input(group, "scatter", tensor));
-  }
-  check_root_list(group, "scatter", "inputs", from, to);
-  check_no_overlap("scatter", pieces_of(from), {to.piece()}, own_piece(group, from));
-  Engine* engine = &group.engine();
-  return group.in_order(order_of(options), [=](const Deadline& deadline) {
-    std::vector<Piece> take(static_cast<size_t>(engine->size()));
-    take[static_cast<size_t>(root)] = to.piece();
-    engine->run(
-        {.kind = CollectiveKind::Scatter,
-         .dtype = to.dtype(),
-         .root = root,
-         .count = to.count(),
-         .give = pieces_of(from),
-         .take = take},
-        deadline);
-    to.finish();
-  });
+  const Flat to = Flat::output(group, "scatter", output);
+  CallData data{.to = {to}, .take = only_from(group, root, to.piece())};
+  data.from = root_list(group, "scatter", root, "inputs", inputs, Flat::input, to);
+  data.give = pieces_of(data.from);
+  check_no_overlap("scatter", data.give, data.take, own_piece(group, data.give));
+  return carry_out(
+      group,
+      options,
+      {.kind = CollectiveKind::Scatter,
+       .dtype = to.dtype(),
+       .root = root,
+       .count = to.count()},
+      std::move(data));
 }
 
 Work barrier(const Group& group, const CallOptions& options) {

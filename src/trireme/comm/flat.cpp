@@ -83,15 +83,13 @@ void check_root(const Group& group, std::string_view call, int root) {
 }
 
 void check_no_overlap(
-    std::string_view call,
-    std::vector<Piece> give,
-    std::vector<Piece> take,
-    const Piece& own) {
+    std::string_view call, PerRank<Piece> give, PerRank<Piece> take, const Piece& own) {
   // Both sorted by address: then one walk finds an overlap.
-  const auto tidy = [&own](std::vector<Piece>& pieces) {
-    std::erase_if(pieces, [&own](const Piece& piece) {
+  const auto tidy = [&own](PerRank<Piece>& pieces) {
+    const auto idle = [&own](const Piece& piece) {
       return piece.bytes == 0 || (piece.data == own.data && piece.bytes == own.bytes);
-    });
+    };
+    pieces.erase(std::remove_if(pieces.begin(), pieces.end(), idle), pieces.end());
     std::sort(pieces.begin(), pieces.end(), [](const Piece& a, const Piece& b) {
       return a.data < b.data;
     });

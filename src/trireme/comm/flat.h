@@ -1,12 +1,12 @@
 // Tensors as runs of bytes: checked, contiguous, and written back where they were not.
 #pragma once
 #include <string_view>
-#include <vector>
 
 #include <ATen/core/Tensor.h>
 
 #include "trireme/comm/collective.h"
 #include "trireme/comm/group.h"
+#include "trireme/comm/per_rank.h"
 
 namespace trireme::comm {
 
@@ -45,8 +45,8 @@ void check_root(const Group& group, std::string_view call, int root);
 /// what has been overwritten. `own` may be both, at the same place.
 void check_no_overlap(
     std::string_view call,
-    std::vector<Piece> give,
-    std::vector<Piece> take,
+    PerRank<Piece> give,
+    PerRank<Piece> take,
     const Piece& own = {});
 /// InvalidArgument unless both have the same dtype.
 void check_same_dtype(std::string_view call, const Flat& a, const Flat& b);

@@ -40,7 +40,7 @@ class Group {
   explicit operator bool() const { return impl_ != nullptr; }
   int rank() const;
   int size() const;
-  /// "none", "local", "shm", or what register_backend() was given.
+  /// "none", "local", "shm", "mpi", or what register_backend() was given.
   std::string backend() const;
   /// The members' ranks in the world.
   const std::vector<int>& members() const;

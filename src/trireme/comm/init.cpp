@@ -14,21 +14,6 @@
 namespace trireme::comm {
 namespace {
 
-std::string pick_backend(const LaunchEnv& env, const std::string& wish) {
-  if (!wish.empty())
-    return wish;
-  if (env.world_size == 1)
-    return "none";
-  if (env.one_host())
-    return "shm";
-  throw NotSupported(text(
-      "[comm] expected all ranks on one host, got ",
-      env.local_world_size,
-      " of ",
-      env.world_size,
-      " here; this build has no backend for several hosts"));
-}
-
 // A rank that has closed its group before it failed has nobody left to tell.
 void tell_others(const Group& group, const std::string& why) {
   try {
@@ -89,7 +74,9 @@ Group init(const LaunchEnv& env, const InitOptions& options) {
   set_log_rank(env.rank, env.world_size);
   const BackendContext context{.env = env, .deadline = Deadline::after(timeout)};
   return Group(
-      start_backend(pick_backend(env, options.backend), context), {.timeout = timeout});
+      start_backend(
+          options.backend.empty() ? pick_backend(env) : options.backend, context),
+      {.timeout = timeout});
 }
 
 void run_threads(

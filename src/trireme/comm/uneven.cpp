@@ -5,6 +5,8 @@
 
 #include "trireme/comm/collectives.h"
 #include "trireme/comm/flat.h"
+#include "trireme/comm/per_rank.h"
+#include "trireme/comm/share_rows.h"
 #include "trireme/core/error.h"
 
 namespace trireme::comm {
@@ -12,41 +14,16 @@ namespace {
 
 constexpr size_t kMostDims = 24;
 
-// Everybody's row of `width` numbers, one after the other.
-std::vector<int64_t> share_rows(
-    Engine& engine,
-    CollectiveKind kind,
-    std::vector<int64_t> row,
-    const Deadline& deadline) {
-  const auto ranks = static_cast<size_t>(engine.size());
-  std::vector<int64_t> rows(row.size() * ranks);
-  std::vector<Piece> take(ranks);
-  for (size_t k = 0; k < ranks; ++k)
-    take[k] = {
-        reinterpret_cast<std::byte*>(rows.data() + k * row.size()),
-        row.size() * sizeof(int64_t)};
-  const Piece give{
-      reinterpret_cast<std::byte*>(row.data()), row.size() * sizeof(int64_t)};
-  engine.run(
-      {.kind = kind,
-       .dtype = c10::ScalarType::Long,
-       .count = static_cast<int64_t>(row.size()),
-       .give = {&give, 1},
-       .take = take},
-      deadline);
-  return rows;
-}
-
 // Tells every rank what comes to it, and finds the longest piece of all. A mistake of
 // one rank is the same error on all.
 int64_t agree_on_counts(
     Engine& engine,
-    const std::vector<Flat>& from,
-    const std::vector<Flat>& to,
+    const PerRank<Flat>& from,
+    const PerRank<Flat>& to,
     const Deadline& deadline) {
   const size_t ranks = from.size();
   std::vector<int64_t> going(ranks), coming(ranks);
-  std::vector<Piece> give(ranks), take(ranks);
+  PerRank<Piece> give(ranks), take(ranks);
   for (size_t k = 0; k < ranks; ++k) {
     going[k] = from[k].count();
     give[k] = {reinterpret_cast<std::byte*>(&going[k]), sizeof(int64_t)};
@@ -108,7 +85,7 @@ Work all_gather_uneven(
     const auto rows =
         share_rows(*engine, CollectiveKind::AllGatherUneven, row, deadline);
     std::vector<at::Tensor> tensors;
-    std::vector<Piece> take;
+    PerRank<Piece> take;
     int64_t longest = 0;
     for (size_t k = 0; k < static_cast<size_t>(engine->size()); ++k) {
       const int64_t* theirs = rows.data() + k * row.size();
@@ -147,14 +124,14 @@ Work all_to_all(
         inputs.size(),
         " and ",
         outputs.size()));
-  std::vector<Flat> from, to;
+  PerRank<Flat> from, to;
   for (size_t k = 0; k < ranks; ++k) {
     from.push_back(Flat::input(group, "all_to_all", inputs[k]));
     to.push_back(Flat::output(group, "all_to_all", outputs[k]));
     check_same_dtype("all_to_all", from[0], from[k]);
     check_same_dtype("all_to_all", from[0], to[k]);
   }
-  std::vector<Piece> give, take;
+  PerRank<Piece> give, take;
   for (size_t k = 0; k < ranks; ++k) {
     give.push_back(from[k].piece());
     take.push_back(to[k].piece());

@@ -161,14 +161,29 @@ LaunchEnv read_torchrun(const Environment& env) {
   return launch;
 }
 
-LaunchEnv read_open_mpi(const Environment& env) {
-  LaunchEnv launch{.launcher = Launcher::OpenMpi};
-  launch.rank = read_rank(env, kOpenMpi.rank);
-  launch.world_size = read_size(env, kOpenMpi.world_size);
-  launch.local_rank = read_rank(env, kOpenMpi.local_rank);
-  launch.local_world_size = read_size(env, kOpenMpi.local_world_size);
-  check_consistent(launch, kOpenMpi);
+// What launchers of whole clusters tell alike; `local_size` finds the number of ranks
+// on this host, given that of all.
+template <class LocalSize>
+LaunchEnv read_cluster(
+    const Environment& env,
+    Launcher launcher,
+    const Names& names,
+    const LocalSize& local_size) {
+  LaunchEnv launch{.launcher = launcher};
+  launch.rank = read_rank(env, names.rank);
+  launch.world_size = read_size(env, names.world_size);
+  launch.local_rank = read_rank(env, names.local_rank);
+  launch.local_world_size = local_size(env, launch.world_size);
+  check_consistent(launch, names);
   read_optional_master(env, launch);
+  return launch;
+}
+
+LaunchEnv read_open_mpi(const Environment& env) {
+  LaunchEnv launch =
+      read_cluster(env, Launcher::OpenMpi, kOpenMpi, [](const auto& from, int) {
+        return read_size(from, kOpenMpi.local_world_size);
+      });
   for (const char* name : {"PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid"}) {
     if (launch.run_id.empty() && env.has(name)) {
       launch.run_id = env.string(name);
@@ -184,13 +199,7 @@ LaunchEnv read_open_mpi(const Environment& env) {
 }
 
 LaunchEnv read_slurm(const Environment& env) {
-  LaunchEnv launch{.launcher = Launcher::Slurm};
-  launch.rank = read_rank(env, kSlurm.rank);
-  launch.world_size = read_size(env, kSlurm.world_size);
-  launch.local_rank = read_rank(env, kSlurm.local_rank);
-  launch.local_world_size = slurm_local_size(env, launch.world_size);
-  check_consistent(launch, kSlurm);
-  read_optional_master(env, launch);
+  LaunchEnv launch = read_cluster(env, Launcher::Slurm, kSlurm, slurm_local_size);
   launch.run_id = env.string("SLURM_JOB_ID") + "." + env.string("SLURM_STEP_ID");
   launch.restart_count = read_count(env, "SLURM_RESTART_COUNT");
   return launch;

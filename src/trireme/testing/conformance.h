@@ -16,6 +16,9 @@ struct ConformanceBackend {
   std::string suite;
   std::function<void(int ranks, const RankBody& body)> run;
   std::vector<int> sizes = {1, 2, 3, 4, 7};
+  /// Why the cases of a failing rank do not apply, for a backend whose world ends with
+  /// its first failure; empty: they do. They then only print this.
+  std::string no_failures;
 };
 
 /// Registers every case for every size with gtest. Call it before main() runs the
@@ -29,6 +32,8 @@ void register_conformance(const ConformanceBackend& backend);
 struct ConformanceCase {
   std::string name;
   void (*body)(const comm::Group& world);
+  /// Whether a rank fails, leaves early or does not come, and the others go on.
+  bool failure = false;
 };
 std::vector<ConformanceCase> reduction_cases();
 std::vector<ConformanceCase> move_cases();

@@ -266,15 +266,16 @@ std::vector<ConformanceCase> fault_cases() {
       {"OutputsThatShareMemoryWithInputsAreRefused",
        outputs_that_share_memory_with_inputs_are_refused},
       {"ARankThatClosesAGroupIsNamedThoughItStays",
-       a_rank_that_closes_a_group_is_named_though_it_stays},
+       a_rank_that_closes_a_group_is_named_though_it_stays,
+       true},
       {"AnExceptionThatIsCaughtStopsNobody", an_exception_that_is_caught_stops_nobody},
-      {"ExchangeNoticesWhoHasLeft", exchange_notices_who_has_left},
+      {"ExchangeNoticesWhoHasLeft", exchange_notices_who_has_left, true},
       {"WrongArgumentsAreRefusedBeforeAnybodyWaits",
        wrong_arguments_are_refused_before_anybody_waits},
-      {"AFailingRankWakesTheOthers", a_failing_rank_wakes_the_others},
-      {"ARenewedGroupWorksAgain", a_renewed_group_works_again},
-      {"ARankThatNeverComesIsNamed", a_rank_that_never_comes_is_named},
-      {"ARankThatLeavesIsNamed", a_rank_that_leaves_is_named}};
+      {"AFailingRankWakesTheOthers", a_failing_rank_wakes_the_others, true},
+      {"ARenewedGroupWorksAgain", a_renewed_group_works_again, true},
+      {"ARankThatNeverComesIsNamed", a_rank_that_never_comes_is_named, true},
+      {"ARankThatLeavesIsNamed", a_rank_that_leaves_is_named, true}};
 }
 
 }  // namespace trireme::testing

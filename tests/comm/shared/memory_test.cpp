@@ -120,5 +120,19 @@ TEST(Memory, KeepsWhatIsRetiredUntilItCanGo) {
   EXPECT_EQ(tries, 3);
 }
 
+// A message that nobody received may hold anything, also what has memory of its own to
+// give back.
+TEST(Memory, LetsGoOfWhatWasRetiredWithoutItsLock) {
+  HeapMemory memory;
+  bool free = false;
+  int again = 0;
+  const auto retires = [&](int*) { memory.retire([&] { return ++again > 0; }); };
+  memory.retire(
+      [&free, held = std::shared_ptr<int>(nullptr, retires)] { return free; });
+  free = true;
+  memory.reclaim();
+  EXPECT_EQ(again, 1);
+}
+
 }  // namespace
 }  // namespace trireme::comm

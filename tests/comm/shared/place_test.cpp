@@ -61,15 +61,5 @@ TEST(Place, LeavesRoomForTwoSmallCallsInAHalf) {
   EXPECT_LE(small_bytes(*alone.steps) * 2, alone.steps->half_bytes());
 }
 
-TEST(Place, PerRankHoldsFewAndMany) {
-  for (const int size : {1, 16, 17, 300}) {
-    PerRank<int> values(size);
-    for (int i = 0; i < size; ++i)
-      values[i] = i;
-    EXPECT_EQ(values.span().size(), static_cast<size_t>(size));
-    EXPECT_EQ(values.span().back(), size - 1);
-  }
-}
-
 }  // namespace
 }  // namespace trireme::comm

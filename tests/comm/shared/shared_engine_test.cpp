@@ -1,11 +1,13 @@
 #include "trireme/comm/shared/shared_engine.h"
 
+#include <mutex>
 #include <set>
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
 #include "staged_world.h"
+#include "trireme/comm/channel.h"
 #include "trireme/comm/collectives.h"
 #include "trireme/core/error.h"
 #include "trireme/testing/check.h"
@@ -77,6 +79,144 @@ TEST(SharedEngineRanks, RenewingUsesItsMemoryAgain) {
       barrier(group);
     }
   });
+}
+
+// Ninety messages of two mebibytes would run through the segment.
+TEST(SharedEngineRanks, RenewingFreesWhatNobodyReceived) {
+  testing::run_world(testing::Backend::ShmThreads, 2, [](const Group& world) {
+    Group group = world;
+    at::Tensor held;
+    std::byte* first = nullptr;
+    for (int i = 0; i < 30; ++i) {
+      {
+        const Channel edge(group, {0, 1});
+        for (int k = 0; group.rank() == 0 && k < 3; ++k)
+          edge.send({.tensors = {at::full({2 << 20}, i, at::kByte)}});
+        if (group.rank() == 1 && i == 0)
+          held = edge.receive().tensors[0];
+      }
+      barrier(group);
+      group = group.renew();
+      // Too large for what other messages or a staging leave free between them.
+      const at::Tensor probe = group.allocate({16 << 20}, at::kByte);
+      auto* place = static_cast<std::byte*>(probe.data_ptr());
+      if (i == 0)
+        first = place;
+      EXPECT_LT(std::abs(place - first), 64 << 20);
+    }
+    if (group.rank() == 1) {
+      EXPECT_TRUE(testing::same(held, at::zeros({2 << 20}, at::kByte)));
+    }
+  });
+}
+
+/// Private memory that knows how many large blocks are out: here those of messages.
+class CountingHeap : public PrivateHeap {
+ public:
+  static constexpr size_t kLarge = size_t{1} << 20;
+  uint64_t allocate(size_t bytes) override {
+    const uint64_t offset = PrivateHeap::allocate(bytes);
+    std::lock_guard lock(mutex_);
+    if (bytes >= kLarge)
+      large_.insert(offset);
+    return offset;
+  }
+  void release(uint64_t offset) override {
+    {
+      std::lock_guard lock(mutex_);
+      large_.erase(offset);
+    }
+    PrivateHeap::release(offset);
+  }
+  size_t large() {
+    std::lock_guard lock(mutex_);
+    return large_.size();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::set<uint64_t> large_;
+};
+
+TEST(SharedEngineRanks, RenewingFreesAChannelOnlyWhenNobodyHoldsAPartOfIt) {
+  const auto memory = std::make_shared<CountingHeap>();
+  const auto body = [&memory](SharedEngine& engine) {
+    const auto meet = [](Engine& with) {
+      with.run({.kind = CollectiveKind::Barrier}, in_time());
+    };
+    const at::Tensor x = at::arange(CountingHeap::kLarge / 8);
+    std::unique_ptr<ReceivePort> receiver;
+    std::vector<at::Tensor> held;
+    for (int tag = 0; engine.rank() == 0 && tag < 2; ++tag) {
+      const auto sender = engine.open_send(1, tag, {});
+      for (int i = 0; i < 3; ++i)
+        sender->send({.tensors = {x}}, in_time());
+    }
+    meet(engine);  // what comes back earlier would be used again
+    if (engine.rank() == 1) {
+      // Of one channel a tensor outlives the renewal, of the other the receiver.
+      held = engine.open_receive(0, 0)->receive(in_time()).tensors;
+      receiver = engine.open_receive(0, 1);
+      receiver->receive(in_time());
+    }
+    meet(engine);
+    const auto next = engine.renew(in_time());
+    const auto expect_large = [&](size_t count) {
+      meet(*next);
+      memory->reclaim();
+      EXPECT_EQ(memory->large(), count);
+      meet(*next);
+    };
+    expect_large(6);
+    if (receiver) {
+      EXPECT_THROW(receiver->receive(in_time()), PeerError);
+    }
+    receiver.reset();
+    expect_large(3);
+    if (engine.rank() == 1) {
+      EXPECT_TRUE(testing::same(held.at(0), x));
+    }
+    held.clear();
+    expect_large(0);
+  };
+  run_staged(2, body, {.memory = memory});
+}
+
+// Between threads a message is the sender's own tensor.
+TEST(SharedEngineRanks, RenewingLetsGoOfTensorsThatNobodyReceived) {
+  testing::run_world(testing::Backend::Local, 2, [](const Group& world) {
+    const at::Tensor x = at::ones({3});
+    if (world.rank() == 0)
+      Channel(world, {0, 1}).send({.tensors = {x}});
+    barrier(world);
+    EXPECT_EQ(x.storage().use_count(), world.rank() == 0 ? 2U : 1U);
+    barrier(world);
+    const Group next = world.renew();
+    EXPECT_EQ(x.storage().use_count(), 1U);
+  });
+}
+
+// The end of an old generation must not touch what the new one has yet to free.
+TEST(SharedEngineRanks, AnOldGenerationMayEndAtAnyTime) {
+  for (const auto backend : {testing::Backend::Local, testing::Backend::ShmThreads})
+    testing::run_world(backend, 2, [](const Group& world) {
+      Group old = world.renew();
+      const Group group = old.renew();
+      if (group.rank() == 0)
+        Channel(group, {0, 1}).send({.header = {.word = 1}});
+      barrier(group);
+      old.close();
+      barrier(group);
+      if (group.rank() == 1) {
+        EXPECT_EQ(Channel(group, {0, 1}).receive().header.word, 1);
+      }
+      barrier(group);
+      const Channel again(group, {0, 1});
+      if (group.rank() == 0)
+        again.send({.header = {.word = 2}});
+      else
+        EXPECT_EQ(again.receive().header.word, 2);
+    });
 }
 
 TEST(SharedEngineRanks, GivesEmptyTensorsAndRefusesImpossibleOnes) {

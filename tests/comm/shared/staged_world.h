@@ -16,6 +16,8 @@ class PrivateHeap : public HeapMemory {
 struct StagedOptions {
   size_t staging_bytes = 4096;
   bool reachable = false;
+  /// Where all ranks allocate, if a test looks into it.
+  std::shared_ptr<SharedMemory> memory;
 };
 
 /// Runs `body` with the engine of every rank.
@@ -23,10 +25,10 @@ inline void run_staged(
     int ranks,
     const std::function<void(SharedEngine&)>& body,
     const StagedOptions& options = {}) {
-  std::shared_ptr<SharedMemory> memory;
-  if (options.reachable)
+  std::shared_ptr<SharedMemory> memory = options.memory;
+  if (!memory && options.reachable)
     memory = std::make_shared<HeapMemory>();
-  else
+  else if (!memory)
     memory = std::make_shared<PrivateHeap>();
   const uint64_t control = make_world(*memory, ranks);
   std::shared_ptr<std::byte> rings(

@@ -159,11 +159,5 @@ TEST(World, CannotRenewWithoutTheDeadOrTheAbsent) {
   EXPECT_TRUE(contains(gone, "rank 2 is gone"));
 }
 
-TEST(World, ListsRanksInWords) {
-  EXPECT_EQ(rank_list(std::vector<int>{2}), "rank 2");
-  EXPECT_EQ(rank_list(std::vector<int>{1, 3}), "ranks 1 and 3");
-  EXPECT_EQ(rank_list(std::vector<int>{0, 1, 5}), "ranks 0, 1 and 5");
-}
-
 }  // namespace
 }  // namespace trireme::comm

@@ -36,6 +36,20 @@ bool exists(const std::string& path) {
   struct stat status {};
   return ::lstat(path.c_str(), &status) == 0;
 }
+
+/// Starts all ranks of a job, each a process that runs `body` in its world.
+void start_ranks(
+    Processes& processes,
+    const std::string& job,
+    int ranks,
+    const testing::RankBody& body) {
+  for (int rank = 0; rank < ranks; ++rank)
+    processes.start([&, rank] {
+      body(join_job(job, rank, ranks, seconds(20)));
+      return 0;
+    });
+}
+
 void expect_all_well(Processes& processes, seconds limit = seconds(30)) {
   for (const auto& ending : processes.wait(limit)) {
     EXPECT_EQ(ending.exit_code, 0);
@@ -46,14 +60,11 @@ void expect_all_well(Processes& processes, seconds limit = seconds(30)) {
 TEST(ShmWorldProcs, TakesItsNameAwayOnceAllHaveCome) {
   const std::string job = testing::fresh_job_name();
   Processes processes;
-  for (int rank = 0; rank < 3; ++rank)
-    processes.start([&, rank] {
-      const Group world = join_job(job, rank, 3, seconds(20));
-      barrier(world);
-      EXPECT_FALSE(exists(path_of(job)));
-      EXPECT_EQ(world.backend(), "shm");
-      return 0;
-    });
+  start_ranks(processes, job, 3, [&](const Group& world) {
+    barrier(world);
+    EXPECT_FALSE(exists(path_of(job)));
+    EXPECT_EQ(world.backend(), "shm");
+  });
   expect_all_well(processes);
 }
 
@@ -74,14 +85,11 @@ TEST(ShmWorldProcs, NamesTheRanksThatNeverCame) {
 TEST(ShmWorldProcs, LeavesNothingWhenAllAreKilled) {
   const std::string job = testing::fresh_job_name();
   Processes processes;
-  for (int rank = 0; rank < 3; ++rank)
-    processes.start([&, rank] {
-      const Group world = join_job(job, rank, 3, seconds(20));
-      at::Tensor x = world.allocate({1 << 20}, at::kFloat);
-      for (;;)
-        all_reduce(world, x);
-      return 0;
-    });
+  start_ranks(processes, job, 3, [](const Group& world) {
+    const at::Tensor x = world.allocate({1 << 20}, at::kFloat);
+    for (;;)
+      all_reduce(world, x);
+  });
   std::this_thread::sleep_for(milliseconds(300));
   for (size_t i = 0; i < 3; ++i)
     processes.kill(i, SIGKILL);
@@ -115,50 +123,42 @@ TEST(ShmWorldProcs, AnExceptionThatLeavesARankWakesTheOthers) {
 }
 
 TEST(ShmWorldProcs, AKilledRankIsNoticedWithinTwoSeconds) {
-  const std::string job = testing::fresh_job_name();
   Processes processes;
-  for (int rank = 0; rank < 4; ++rank)
-    processes.start([&, rank] {
-      const Group world = join_job(job, rank, 4, seconds(60));
-      barrier(world);
-      if (rank == 2)
-        ::raise(SIGKILL);
-      const auto start = Clock::now();
-      try {
-        if (rank == 3)
-          Channel(world, {2, 3}).receive();  // a message that never comes
-        else
-          barrier(world);
-        ADD_FAILURE() << "no error on rank " << rank;
-      } catch (const PeerError& error) {
-        EXPECT_EQ(error.rank(), 2);
-        EXPECT_TRUE(contains(error.what(), "ended without leaving"));
-      }
-      EXPECT_LT(Clock::now() - start, seconds(2));
-      EXPECT_THROW(barrier(world), PeerError);
-      EXPECT_TRUE(
-          contains(message_of<PeerError>([&] { world.renew(); }), "rank 2 is gone"));
-      return 0;
-    });
+  start_ranks(processes, testing::fresh_job_name(), 4, [](const Group& world) {
+    barrier(world);
+    if (world.rank() == 2)
+      ::raise(SIGKILL);
+    const auto start = Clock::now();
+    try {
+      if (world.rank() == 3)
+        Channel(world, {2, 3}).receive();  // a message that never comes
+      else
+        barrier(world);
+      ADD_FAILURE() << "no error on rank " << world.rank();
+    } catch (const PeerError& error) {
+      EXPECT_EQ(error.rank(), 2);
+      EXPECT_TRUE(contains(error.what(), "ended without leaving"));
+    }
+    EXPECT_LT(Clock::now() - start, seconds(2));
+    EXPECT_THROW(barrier(world), PeerError);
+    EXPECT_TRUE(
+        contains(message_of<PeerError>([&] { world.renew(); }), "rank 2 is gone"));
+  });
   const auto endings = processes.wait(seconds(30));
   for (size_t rank = 0; rank < 4; ++rank)
     EXPECT_EQ(endings[rank].exit_code, rank == 2 ? -1 : 0);
 }
 
 TEST(ShmWorldProcs, ExchangeNoticesAKilledRank) {
-  const std::string job = testing::fresh_job_name();
   Processes processes;
-  for (int rank = 0; rank < 2; ++rank)
-    processes.start([&, rank] {
-      const Group world = join_job(job, rank, 2, seconds(60));
-      barrier(world);
-      if (rank == 1)
-        ::raise(SIGKILL);
-      const auto start = Clock::now();
-      EXPECT_THROW(exchange({}, {Channel(world, {1, 0})}), PeerError);
-      EXPECT_LT(Clock::now() - start, seconds(2));
-      return 0;
-    });
+  start_ranks(processes, testing::fresh_job_name(), 2, [](const Group& world) {
+    barrier(world);
+    if (world.rank() == 1)
+      ::raise(SIGKILL);
+    const auto start = Clock::now();
+    EXPECT_THROW(exchange({}, {Channel(world, {1, 0})}), PeerError);
+    EXPECT_LT(Clock::now() - start, seconds(2));
+  });
   EXPECT_EQ(processes.wait(seconds(30))[0].exit_code, 0);
 }
 
@@ -178,19 +178,15 @@ TEST(ShmWorldProcs, NothingIsLeftWhenRankZeroDiesAtTheStart) {
 }
 
 TEST(ShmWorldProcs, AStalledRankIsATimeoutThatNamesIt) {
-  const std::string job = testing::fresh_job_name();
   Processes processes;
-  for (int rank = 0; rank < 3; ++rank)
-    processes.start([&, rank] {
-      const Group world = join_job(job, rank, 3, seconds(20));
-      barrier(world);
-      if (rank == 1)
-        ::raise(SIGSTOP);
-      const std::string what = message_of<TimeoutError>(
-          [&] { barrier(world, {.timeout = milliseconds(300)}); });
-      EXPECT_TRUE(contains(what, "rank 1 did not come"));
-      return 0;
-    });
+  start_ranks(processes, testing::fresh_job_name(), 3, [](const Group& world) {
+    barrier(world);
+    if (world.rank() == 1)
+      ::raise(SIGSTOP);
+    const std::string what = message_of<TimeoutError>(
+        [&] { barrier(world, {.timeout = milliseconds(300)}); });
+    EXPECT_TRUE(contains(what, "rank 1 did not come"));
+  });
   std::this_thread::sleep_for(milliseconds(1500));
   processes.kill(1, SIGCONT);
   expect_all_well(processes);
@@ -240,17 +236,12 @@ TEST(ShmWorldProcs, ATooSmallSharedMemoryIsAnErrorBeforeAnythingIsLost) {
 }
 
 TEST(ShmWorldProcs, TwoJobsDoNotMeet) {
-  const std::vector<std::string> jobs = {
-      testing::fresh_job_name(), testing::fresh_job_name()};
   Processes processes;
-  for (int i = 0; i < 4; ++i)
-    processes.start([&, i] {
-      const Group world =
-          join_job(jobs[static_cast<size_t>(i / 2)], i % 2, 2, seconds(20));
-      at::Tensor x = at::full({1}, i / 2, at::kInt);
+  for (const int job : {0, 1})
+    start_ranks(processes, testing::fresh_job_name(), 2, [job](const Group& world) {
+      at::Tensor x = at::full({1}, job, at::kInt);
       all_reduce(world, x);
-      EXPECT_EQ(x.item<int>(), i / 2 * 2);
-      return 0;
+      EXPECT_EQ(x.item<int>(), job * 2);
     });
   expect_all_well(processes);
 }

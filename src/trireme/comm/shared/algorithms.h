@@ -1,11 +1,11 @@
 // Collectives over shared memory, written as steps of a group.
 #pragma once
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
 
 #include "trireme/comm/collective.h"
+#include "trireme/comm/per_rank.h"
 #include "trireme/comm/shared/group_steps.h"
 
 namespace trireme::comm {
@@ -40,23 +40,5 @@ Place place_of(const GroupSteps& steps, const Collective& call);
 /// if everybody's data can be reached, so that nothing needs staging.
 bool enter_with_place(
     GroupSteps& steps, const Collective& call, std::span<Place> places);
-
-/// One entry a rank without an allocation for usual sizes of a group.
-template <class T>
-class PerRank {
- public:
-  explicit PerRank(int size) : size_(static_cast<size_t>(size)) {
-    if (size_ > few_.size())
-      many_.resize(size_);
-  }
-  T* data() { return many_.empty() ? few_.data() : many_.data(); }
-  T& operator[](int rank) { return data()[rank]; }
-  std::span<T> span() { return {data(), size_}; }
-
- private:
-  size_t size_;
-  std::array<T, 16> few_{};
-  std::vector<T> many_;
-};
 
 }  // namespace trireme::comm

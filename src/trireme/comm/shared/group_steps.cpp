@@ -1,7 +1,6 @@
 #include "trireme/comm/shared/group_steps.h"
 
 #include <cstring>
-#include <map>
 #include <new>
 
 #include "trireme/core/error.h"
@@ -159,20 +158,12 @@ void GroupSteps::time_out() {
 }
 
 void GroupSteps::compare_calls() {
-  std::map<uint64_t, std::vector<int>> callers;
+  std::vector<uint64_t> signatures;
   for (int peer = 0; peer < size(); ++peer)
-    callers[slot_of(entered_, peer).signature].push_back(
-        members_[static_cast<size_t>(peer)]);
-  std::string calls;
-  for (const auto& [call, ranks] : callers)
-    calls +=
-        text(calls.empty() ? "" : "; ", rank_list(ranks), " called ", describe(call));
+    signatures.push_back(slot_of(entered_, peer).signature);
   // The ranks may have staged different amounts: begin again at the same place.
   used_[0] = used_[1] = 0;
-  throw InvalidArgument(
-      "[comm] expected the same call with the same dtype and count on every rank, "
-      "got: " +
-      calls);
+  throw InvalidArgument(describe_mismatch(signatures, members_));
 }
 
 }  // namespace trireme::comm

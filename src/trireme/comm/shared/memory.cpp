@@ -19,9 +19,11 @@ void SharedMemory::retire(std::function<bool()> try_free) {
 }
 
 void SharedMemory::reclaim() {
+  std::vector<std::function<bool()>> kept, done;  // destroyed after the lock is gone
   std::lock_guard lock(retired_mutex_);
-  std::erase_if(
-      retired_, [](const std::function<bool()>& try_free) { return try_free(); });
+  for (std::function<bool()>& try_free : retired_)
+    (try_free() ? done : kept).push_back(std::move(try_free));
+  retired_.swap(kept);
 }
 
 void SharedMemory::forget_retired() {

@@ -103,9 +103,9 @@ void run_move(GroupSteps& steps, const Collective& call) {
     return take_window(move, place, 0, whole);
   }
   PerRank<Place> places(steps.size());
-  if (enter_with_place(steps, call, places.span())) {
+  if (enter_with_place(steps, call, places)) {
     take_own(call, own, apart);
-    take_in_place(move, places.span());
+    take_in_place(move, places);
     return steps.meet();
   }
   take_own(call, own, apart);

@@ -165,8 +165,8 @@ void run_all_reduce(const Reduction& r, const Collective& call) {
   if (r.bytes <= small_bytes(r.steps))
     return reduce_small(r);
   PerRank<Place> places(r.size());
-  if (enter_with_place(r.steps, call, places.span()))
-    return reduce_in_place(r, places.span());
+  if (enter_with_place(r.steps, call, places))
+    return reduce_in_place(r, places);
   r.size() == 2 ? reduce_pair(r) : reduce_many(r);
 }
 
@@ -184,7 +184,7 @@ void run_reduce_scatter(const Reduction& r, const Collective& call) {
     return r.reduce(r.output, in.data(), r.bytes);
   }
   PerRank<Place> places(r.size());
-  if (enter_with_place(r.steps, call, places.span())) {
+  if (enter_with_place(r.steps, call, places)) {
     for (int k = 0; k < r.size(); ++k)
       in[k] = r.steps.memory().at(places[k].input) + own * r.bytes;
     r.reduce(r.output, in.data(), r.bytes);

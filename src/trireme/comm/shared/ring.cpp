@@ -2,6 +2,7 @@
 
 #include <new>
 
+#include "trireme/comm/channel_text.h"
 #include "trireme/core/error.h"
 
 namespace trireme::comm {
@@ -18,17 +19,6 @@ FlightRecorder::Call flight_call(
       .tag = place.key.tag};
 }
 
-uint32_t checked_slots(const ChannelOptions& options) {
-  constexpr int kMost = 1 << 20;
-  if (options.capacity_messages < 1 || options.capacity_messages > kMost)
-    throw InvalidArgument(text(
-        "[comm] expected capacity_messages from 1 to ",
-        kMost,
-        ", got ",
-        options.capacity_messages));
-  return static_cast<uint32_t>(options.capacity_messages);
-}
-
 }  // namespace
 
 // ---- sender
@@ -36,7 +26,8 @@ uint32_t checked_slots(const ChannelOptions& options) {
 
 RingSender::RingSender(PortPlace place, const ChannelOptions& options)
     : place_(std::move(place)), peers_{place_.peer}, options_(options) {
-  const uint32_t slots = checked_slots(options);
+  check_capacity(options);
+  const auto slots = static_cast<uint32_t>(options.capacity_messages);
   SharedMemory& memory = world().memory();
   ring_offset_ = memory.allocate(RingControl::bytes(slots));
   ring_ = new (memory.at(ring_offset_)) RingControl;
@@ -57,13 +48,20 @@ void RingSender::retire() {
   ChannelDirectory::leave_as_sender(
       *entry_, [this] { return ring_->taken.reached(sent_); });
   world().memory().retire([memory = &world().memory(),
+                           control = &world().control(),
                            ring = ring_,
                            offset = ring_offset_,
                            entry = entry_,
                            sent = sent_,
-                           release = release_all()] {
-    if (ring->freed.value.load(std::memory_order_acquire) != sent ||
-        !ChannelDirectory::remove_ring(*entry))
+                           release = release_all(),
+                           removed = false]() mutable {
+    const uint32_t freed = ring->freed.value.load(std::memory_order_acquire);
+    // In a world that was renewed, nobody will receive the rest.
+    if (!removed && (freed == sent || control->renewed()))
+      removed = ChannelDirectory::remove_ring(*entry);
+    // From here on nobody can take a message; but tensors of those that were taken may
+    // live.
+    if (!removed || !ring->all_given_back())
       return false;
     release();
     memory->release(offset);
@@ -126,26 +124,13 @@ void RingSender::send(const Message& message, const Deadline& deadline) {
 }
 
 void RingSender::time_out(const Deadline& deadline, size_t bytes) const {
-  const uint32_t waiting = sent_ - ring_->taken.value.load(std::memory_order_acquire);
-  const std::string what = text(
-      "[comm] expected room for ",
+  const std::string what = channel_full_text(
+      {.rank = place_.peer, .tag = place_.key.tag},
       bytes,
-      " bytes in the channel to rank ",
-      place_.peer,
-      " (tag ",
-      place_.key.tag,
-      ") within ",
-      deadline.allowed().count(),
-      " ms, but it is full: ",
-      waiting,
-      " of ",
-      ring_->slots,
-      " messages wait to be received, and ",
-      bytes_out(),
-      " of ",
-      options_.capacity_bytes,
-      " bytes are not given back; receive more, drop received tensors, or raise "
-      "ChannelOptions");
+      {.messages = sent_ - ring_->taken.value.load(std::memory_order_acquire),
+       .bytes = bytes_out(),
+       .options = options_},
+      deadline);
   world().note_timeout(what);
   throw TimeoutError(what);
 }
@@ -227,18 +212,11 @@ Message RingReceiver::receive(const Deadline& deadline) {
 }
 
 void RingReceiver::time_out(const Deadline& deadline) const {
-  const std::string what = text(
-      "[comm] expected message ",
+  const std::string what = message_missing_text(
+      {.rank = place_.peer, .tag = place_.key.tag},
       taken_ + 1,
-      " from rank ",
-      place_.peer,
-      " (tag ",
-      place_.key.tag,
-      ") within ",
-      deadline.allowed().count(),
-      " ms, but ",
       ring_ == nullptr ? "that rank has not opened the channel" : "it did not come",
-      "; look at that rank, or allow more time");
+      deadline);
   world().note_timeout(what);
   throw TimeoutError(what);
 }

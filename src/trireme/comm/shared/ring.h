@@ -23,6 +23,12 @@ struct RingControl {
   Flag freed;
   uint32_t slots = 0;
 
+  /// Whether the receiver has given back all that it took. For when it is gone.
+  bool all_given_back() const {
+    return freed.value.load(std::memory_order_acquire) ==
+           taken.value.load(std::memory_order_acquire);
+  }
+
   struct Slot {
     uint64_t payload = 0;
     uint64_t bytes = 0;
@@ -62,10 +68,11 @@ class RingSender : public SendPort {
       const Message& message, const MessageLayout& layout, uint64_t& payload) = 0;
   /// Bytes that the receiver has not given back, for messages.
   virtual size_t bytes_out() const = 0;
-  /// What frees the memory of all messages once the receiver has given everything back.
+  /// What frees the memory of all messages, once the receiver holds none of them.
   virtual std::function<void()> release_all() = 0;
   /// To be called by the destructor of each derived class: the ring stays until
-  /// everything that was sent is received and given back.
+  /// everything that was sent is received and given back, or, once the world was
+  /// renewed, until everything that was received is given back.
   void retire();
 
  private:

@@ -5,24 +5,14 @@
 
 #include <ATen/Functions.h>
 
+#include "trireme/comm/group_id.h"
+#include "trireme/comm/share_rows.h"
 #include "trireme/comm/shared/algorithms.h"
 #include "trireme/comm/shared/block_ports.h"
 #include "trireme/comm/shared/reference_ports.h"
 #include "trireme/core/error.h"
 
 namespace trireme::comm {
-namespace {
-
-// Mixes a group's id from its parent's, the number of the split and the colour: all
-// members compute the same, and different groups almost surely different ones.
-uint32_t child_id(uint32_t parent, uint32_t split, int color) {
-  uint64_t x = (uint64_t{parent} << 32 | split) * 0x9e3779b97f4a7c15ULL;
-  x ^= static_cast<uint64_t>(color) + 0x7f4a7c15ULL + (x >> 29);
-  x *= 0xbf58476d1ce4e5b9ULL;
-  return static_cast<uint32_t>(x >> 32) | 1;  // 0 is the world itself
-}
-
-}  // namespace
 
 uint64_t make_world(SharedMemory& memory, int size) {
   const uint64_t offset = memory.allocate(WorldControl::bytes(size));
@@ -83,29 +73,15 @@ void SharedEngine::run(const Collective& call, const Deadline& deadline) {
   record.done();
 }
 
-// One word of every rank, in rank order.
-std::vector<int64_t> SharedEngine::gather_words(
-    int64_t word, const Deadline& deadline) {
-  std::vector<int64_t> words(static_cast<size_t>(size()));
-  std::vector<Piece> take;
-  for (int64_t& place : words)
-    take.push_back({reinterpret_cast<std::byte*>(&place), sizeof place});
-  const Piece give{reinterpret_cast<std::byte*>(&word), sizeof word};
-  run({.kind = CollectiveKind::Split,
-       .dtype = c10::ScalarType::Long,
-       .count = 1,
-       .give = {&give, 1},
-       .take = take},
-      deadline);
-  return words;
-}
-
 std::shared_ptr<Engine> SharedEngine::split(
     int color, int key, const Deadline& deadline) {
   world_->memory().reclaim();
-  const auto colors = gather_words(color, deadline);
-  const auto keys = gather_words(key, deadline);
-  Seat seat{.id = child_id(id_, ++splits_, color)};
+  const auto gather = [&](int64_t word) {
+    return share_rows(*this, CollectiveKind::Split, {word}, deadline);
+  };
+  const auto colors = gather(color);
+  const auto keys = gather(key);
+  Seat seat{.id = child_group_id(id_, ++splits_, color)};
   std::vector<int> ranks;  // of this group, in the order of the new one
   for (int peer = 0; peer < size(); ++peer)
     if (colors[static_cast<size_t>(peer)] == color)
@@ -120,7 +96,7 @@ std::shared_ptr<Engine> SharedEngine::split(
   const bool leads = color >= 0 && seat.rank == 0;
   const uint64_t mine =
       leads ? make_group_control(world_->memory(), static_cast<int>(ranks.size())) : 0;
-  const auto controls = gather_words(static_cast<int64_t>(mine), deadline);
+  const auto controls = gather(static_cast<int64_t>(mine));
   if (color < 0)
     return nullptr;
   seat.control = static_cast<uint64_t>(controls[static_cast<size_t>(ranks[0])]);

@@ -49,7 +49,6 @@ class SharedEngine : public Engine {
       Seat seat,
       const Deadline& deadline);
 
-  std::vector<int64_t> gather_words(int64_t word, const Deadline& deadline);
   PortPlace port_place(int from, int to, int peer, int tag) const;
 
   std::shared_ptr<World> world_;

@@ -43,12 +43,15 @@ World::~World() {
             rank(),
             " left its world by an exception; see its own output"));
   control_->slot(rank()).state.store(RankSlot::Left, std::memory_order_release);
-  // The last to leave lets go of what was never received.
+  // The last to leave lets go of what was never received. A later generation shares the
+  // memory, and still needs what it retired itself.
   bool last = true;
   for (int peer = 0; peer < size(); ++peer)
     last = last && control_->slot(peer).state.load(std::memory_order_acquire) !=
                        RankSlot::Present;
-  if (last)
+  if (last && control_->renewed())
+    memory().reclaim();
+  else if (last)
     memory().forget_retired();
 }
 
@@ -205,16 +208,6 @@ uint64_t World::renew(
 
 WaitPolicy wait_policy(int ranks) {
   return {.spin = std::chrono::microseconds(ranks <= available_cores() ? 50 : 0)};
-}
-
-std::string rank_list(std::span<const int> ranks) {
-  std::string out = ranks.size() == 1 ? "rank " : "ranks ";
-  for (size_t i = 0; i < ranks.size(); ++i) {
-    if (i > 0)
-      out += i + 1 == ranks.size() ? " and " : ", ";
-    out += std::to_string(ranks[i]);
-  }
-  return out;
 }
 
 }  // namespace trireme::comm

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "trireme/comm/collective.h"
 #include "trireme/comm/flight_recorder.h"
 #include "trireme/comm/shared/core_seats.h"
 #include "trireme/comm/shared/flag.h"
@@ -51,6 +52,9 @@ struct alignas(128) WorldControl {
   Flag next_ready;
   std::atomic<uint64_t> next_control{0};
 
+  /// Whether the next generation stands. All ranks have stopped using this one, and
+  /// whatever is still called in it throws.
+  bool renewed() const { return next_ready.reached(1); }
   RankSlot& slot(int rank) { return reinterpret_cast<RankSlot*>(this + 1)[rank]; }
   static size_t bytes(int size) {
     return sizeof(WorldControl) + sizeof(RankSlot) * static_cast<size_t>(size);
@@ -161,8 +165,5 @@ class WorldGuard : public WaitGuard {
 /// Spinning saves the two system calls of a sleep, and pays only while every rank has a
 /// core.
 WaitPolicy wait_policy(int ranks);
-
-/// "rank 2", "ranks 1, 3 and 4".
-std::string rank_list(std::span<const int> ranks);
 
 }  // namespace trireme::comm

@@ -1,0 +1,45 @@
+// What the ends of a channel say when they cannot go on: the same words in every
+// backend.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "trireme/comm/engine.h"
+#include "trireme/core/deadline.h"
+
+namespace trireme::comm {
+
+/// The other end of a channel.
+struct ChannelPeer {
+  /// Counted in the world.
+  int rank = 0;
+  int tag = 0;
+};
+
+/// How much a channel holds against how much it may hold.
+struct ChannelFill {
+  uint64_t messages = 0;
+  size_t bytes = 0;
+  ChannelOptions options;
+};
+
+/// InvalidArgument unless capacity_messages makes sense.
+void check_capacity(const ChannelOptions& options);
+
+/// The text of the TimeoutError of a full channel: `bytes` found no room.
+std::string channel_full_text(
+    const ChannelPeer& to,
+    size_t bytes,
+    const ChannelFill& fill,
+    const Deadline& deadline);
+
+/// The text of the TimeoutError for message number `index` (from 1), with what is known
+/// of the reason: "it did not come".
+std::string message_missing_text(
+    const ChannelPeer& from,
+    uint64_t index,
+    const std::string& reason,
+    const Deadline& deadline);
+
+}  // namespace trireme::comm

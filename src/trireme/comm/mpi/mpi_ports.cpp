@@ -1,0 +1,285 @@
+#include "trireme/comm/mpi/mpi_ports.h"
+
+#include <cstring>
+
+#include <ATen/Functions.h>
+
+#include "trireme/core/error.h"
+
+namespace trireme::comm {
+namespace {
+
+/// Which end of which channel of which group.
+struct PortPlace {
+  std::shared_ptr<MpiGroup> group;
+  uint32_t group_id = 0;
+  /// The rank at the other end, counted in the group.
+  int peer = 0;
+  int tag = 0;
+
+  MpiWorld& world() const { return group->world(); }
+  ChannelPeer other() const {
+    return {.rank = group->members()[static_cast<size_t>(peer)], .tag = tag};
+  }
+  FlightRecorder::Record record(
+      FlightKind kind, uint64_t bytes, uint64_t sequence) const {
+    return world().recorder().begin(
+        {.kind = kind,
+         .what = bytes,
+         .group = group_id,
+         .sequence = static_cast<uint32_t>(sequence),
+         .peer = other().rank,
+         .tag = tag});
+  }
+};
+
+/// Tensors that keep the buffer in which they lie.
+class BufferTensors : public TensorMaker {
+ public:
+  explicit BufferTensors(Buffer buffer)
+      : buffer_(std::make_shared<Buffer>(std::move(buffer))) {}
+  at::Tensor make(
+      std::byte* data, at::IntArrayRef sizes, c10::ScalarType dtype) override {
+    return at::from_blob(
+        data, sizes, [keep = buffer_](void*) {}, at::TensorOptions().dtype(dtype));
+  }
+
+ private:
+  std::shared_ptr<Buffer> buffer_;
+};
+
+class MpiSender : public SendPort {
+ public:
+  MpiSender(
+      PortPlace place, std::shared_ptr<MpiSendLane> lane, const ChannelOptions& options)
+      : place_(std::move(place)), lane_(std::move(lane)), options_(options) {}
+  ~MpiSender() override { lane_->open.store(false); }
+
+  void send(const Message& message, const Deadline& deadline) override {
+    std::lock_guard lock(lane_->mutex);
+    const MessageLayout layout = measure(message);
+    auto record =
+        place_.record(FlightKind::Send, layout.total_bytes, lane_->sent.messages + 1);
+    const auto room = [&] { return has_room(layout.total_bytes); };
+    if (!poll_until(room, place_.world().policy(), deadline))
+      place_.world().time_out_channel(
+          channel_full_text(place_.other(), layout.total_bytes, fill(), deadline));
+    post(message, layout);
+    record.done();
+  }
+
+  bool try_send(const Message& message) override {
+    std::lock_guard lock(lane_->mutex);
+    const MessageLayout layout = measure(message);
+    if (!has_room(layout.total_bytes))
+      return false;
+    auto record =
+        place_.record(FlightKind::Send, layout.total_bytes, lane_->sent.messages + 1);
+    post(message, layout);
+    record.done();
+    return true;
+  }
+
+ private:
+  ChannelFill fill() const {
+    return {
+        .messages = lane_->sent.messages - lane_->taken.messages,
+        .bytes = lane_->sent.bytes - lane_->taken.bytes,
+        .options = options_};
+  }
+  bool fits(size_t bytes) const {
+    const ChannelFill now = fill();
+    return now.messages == 0 ||
+           (now.messages < static_cast<uint64_t>(options_.capacity_messages) &&
+            now.bytes + bytes <= options_.capacity_bytes);
+  }
+  bool has_room(size_t bytes) {
+    // Half full is soon enough to look for credit, and keeps what waits for us short.
+    const ChannelFill now = fill();
+    if (now.messages * 2 >= static_cast<uint64_t>(options_.capacity_messages) ||
+        !fits(bytes))
+      collect_credit();
+    return fits(bytes);
+  }
+
+  void collect_credit() {
+    MPI_Comm comm = place_.group->comm();
+    const int tag = credit_tag(place_.tag);
+    // MPI takes in what has come in one look, and finds it in the next.
+    for (int misses = 0; misses < 2;) {
+      int there = 0;
+      MPI_Message message = MPI_MESSAGE_NULL;
+      check_mpi(
+          MPI_Improbe(place_.peer, tag, comm, &there, &message, MPI_STATUS_IGNORE),
+          "MPI_Improbe");
+      if (there == 0) {
+        ++misses;
+        continue;
+      }
+      // It has come, and is small: this does not wait.
+      check_mpi(
+          MPI_Mrecv(
+              &lane_->taken, sizeof(MpiCredit), MPI_BYTE, &message, MPI_STATUS_IGNORE),
+          "MPI_Mrecv");
+    }
+  }
+
+  void post(const Message& message, const MessageLayout& layout) {
+    MpiRuntime& runtime = place_.world().runtime();
+    Buffer buffer = runtime.pool().take(layout.total_bytes);
+    encode(message, layout, buffer.data());
+    runtime.progress().send(
+        {.to = place_.peer,
+         .tag = message_tag(place_.tag),
+         .comm = place_.group->comm()},
+        std::move(buffer),
+        message_blocks(layout.total_bytes),
+        runtime.block());
+    ++lane_->sent.messages;
+    lane_->sent.bytes += layout.total_bytes;
+  }
+
+  PortPlace place_;
+  std::shared_ptr<MpiSendLane> lane_;
+  ChannelOptions options_;
+};
+
+class MpiReceiver : public ReceivePort {
+ public:
+  MpiReceiver(PortPlace place, std::shared_ptr<MpiReceiveLane> lane)
+      : place_(std::move(place)), lane_(std::move(lane)) {}
+  ~MpiReceiver() override { lane_->open.store(false); }
+
+  Message receive(const Deadline& deadline) override {
+    std::lock_guard lock(lane_->mutex);
+    // From the start, so that it shows what a rank waits for.
+    auto record = place_.record(FlightKind::Receive, 0, lane_->taken.messages + 1);
+    if (!poll_until([this] { return has_come(); }, place_.world().policy(), deadline))
+      place_.world().time_out_channel(message_missing_text(
+          place_.other(), lane_->taken.messages + 1, "it did not come", deadline));
+    return take(record);
+  }
+
+  std::optional<Message> try_receive() override {
+    std::lock_guard lock(lane_->mutex);
+    if (!has_come())
+      return std::nullopt;
+    auto record = place_.record(FlightKind::Receive, 0, lane_->taken.messages + 1);
+    return take(record);
+  }
+
+ private:
+  // A message that has begun to come in stays with the channel if the caller gives up.
+  bool has_come() {
+    if (lane_->request == MPI_REQUEST_NULL && !start_receiving())
+      return false;
+    int done = 0;
+    check_mpi(MPI_Test(&lane_->request, &done, MPI_STATUS_IGNORE), "MPI_Test");
+    return done != 0;
+  }
+
+  bool start_receiving() {
+    MpiRuntime& runtime = place_.world().runtime();
+    int there = 0, blocks = 0;
+    MPI_Message message = MPI_MESSAGE_NULL;
+    MPI_Status status;
+    check_mpi(
+        MPI_Improbe(
+            place_.peer,
+            message_tag(place_.tag),
+            place_.group->comm(),
+            &there,
+            &message,
+            &status),
+        "MPI_Improbe");
+    if (there == 0)
+      return false;
+    check_mpi(MPI_Get_count(&status, runtime.block(), &blocks), "MPI_Get_count");
+    lane_->progress = &runtime.progress();
+    lane_->incoming =
+        runtime.pool().take(static_cast<size_t>(blocks) * kMessageAlignment);
+    check_mpi(
+        MPI_Imrecv(
+            lane_->incoming.data(), blocks, runtime.block(), &message, &lane_->request),
+        "MPI_Imrecv");
+    return true;
+  }
+
+  Message take(FlightRecorder::Record& record) {
+    Buffer buffer = std::move(lane_->incoming);
+    const std::span<std::byte> bytes = buffer.bytes();
+    record.set_what(bytes.size());
+    ++lane_->taken.messages;
+    lane_->taken.bytes += bytes.size();
+    give_credit();
+    BufferTensors maker(std::move(buffer));
+    Message message = decode(bytes, maker);
+    record.done();
+    return message;
+  }
+
+  void give_credit() {
+    MpiRuntime& runtime = place_.world().runtime();
+    Buffer credit = runtime.pool().take(sizeof(MpiCredit));
+    std::memcpy(credit.data(), &lane_->taken, sizeof(MpiCredit));
+    runtime.progress().send(
+        {.to = place_.peer,
+         .tag = credit_tag(place_.tag),
+         .comm = place_.group->comm()},
+        std::move(credit),
+        sizeof(MpiCredit),
+        MPI_BYTE);
+  }
+
+  PortPlace place_;
+  std::shared_ptr<MpiReceiveLane> lane_;
+};
+
+}  // namespace
+
+MpiReceiveLane::~MpiReceiveLane() {
+  if (request != MPI_REQUEST_NULL)
+    progress->adopt(request, std::move(incoming));
+}
+
+template <class Lane>
+std::shared_ptr<Lane> MpiLanes::open(LaneMap<Lane>& lanes, int peer, int tag) {
+  const int highest = highest_channel(group_->world().runtime().highest_tag());
+  if (tag < 0 || tag > highest)
+    throw InvalidArgument(text(
+        "[comm] expected a tag from 0 to ",
+        highest,
+        " on the backend \"mpi\", got ",
+        tag));
+  group_->has_channels();
+  std::lock_guard lock(mutex_);
+  auto& lane = lanes[{peer, tag}];
+  if (!lane)
+    lane = std::make_shared<Lane>();
+  if (lane->open.exchange(true))
+    throw InvalidArgument(text(
+        "[comm] expected this end of the channel with rank ",
+        peer,
+        " and tag ",
+        tag,
+        " to be opened once, but it is open; share the Channel object, or use another "
+        "tag"));
+  return lane;
+}
+
+std::unique_ptr<SendPort> MpiLanes::open_send(
+    int to, int tag, const ChannelOptions& options) {
+  check_capacity(options);
+  return std::make_unique<MpiSender>(
+      PortPlace{.group = group_, .group_id = group_id_, .peer = to, .tag = tag},
+      open(sends_, to, tag),
+      options);
+}
+
+std::unique_ptr<ReceivePort> MpiLanes::open_receive(int from, int tag) {
+  return std::make_unique<MpiReceiver>(
+      PortPlace{.group = group_, .group_id = group_id_, .peer = from, .tag = tag},
+      open(receives_, from, tag));
+}
+
+}  // namespace trireme::comm

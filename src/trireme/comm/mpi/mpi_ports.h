@@ -1,0 +1,67 @@
+// Channel ends over MPI. A message is encoded into one buffer, and received into one,
+// of which the tensors are views. Credit comes back as small messages of its own.
+#pragma once
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <utility>
+
+#include "trireme/comm/channel_text.h"
+#include "trireme/comm/engine.h"
+#include "trireme/comm/mpi/mpi_group.h"
+
+namespace trireme::comm {
+
+/// What the receiver tells the sender, counted from the start of the channel.
+struct MpiCredit {
+  uint64_t messages = 0;
+  uint64_t bytes = 0;
+};
+
+/// The sender's account of a channel. It outlives the ends that are opened and closed,
+/// so that credit which comes late still meets the channel it is for.
+struct MpiSendLane {
+  std::mutex mutex;
+  std::atomic<bool> open{false};
+  MpiCredit sent;
+  MpiCredit taken;
+};
+
+/// The receiver's account of a channel, with the message that is just coming in.
+struct MpiReceiveLane {
+  ~MpiReceiveLane();
+  std::mutex mutex;
+  std::atomic<bool> open{false};
+  MpiCredit taken;
+  Buffer incoming;
+  MPI_Request request = MPI_REQUEST_NULL;
+  /// Sees to that message if the channel goes before it is here.
+  MpiProgress* progress = nullptr;
+};
+
+/// The channels of one group that begin or end at this rank.
+class MpiLanes {
+ public:
+  explicit MpiLanes(std::shared_ptr<MpiGroup> group, uint32_t group_id)
+      : group_(std::move(group)), group_id_(group_id) {}
+
+  /// InvalidArgument if this end is open already, or for a tag that MPI cannot have.
+  std::unique_ptr<SendPort> open_send(int to, int tag, const ChannelOptions& options);
+  std::unique_ptr<ReceivePort> open_receive(int from, int tag);
+
+ private:
+  template <class Lane>
+  using LaneMap = std::map<std::pair<int, int>, std::shared_ptr<Lane>>;
+  template <class Lane>
+  std::shared_ptr<Lane> open(LaneMap<Lane>& lanes, int peer, int tag);
+
+  std::shared_ptr<MpiGroup> group_;
+  uint32_t group_id_;
+  std::mutex mutex_;
+  LaneMap<MpiSendLane> sends_;
+  LaneMap<MpiReceiveLane> receives_;
+};
+
+}  // namespace trireme::comm

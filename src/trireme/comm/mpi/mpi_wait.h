@@ -1,0 +1,42 @@
+// Waiting for MPI, which can only be asked again and again.
+#pragma once
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
+#include "trireme/core/deadline.h"
+
+namespace trireme::comm {
+
+/// How a rank waits: it asks without pause for a while, then lets others run between
+/// two looks, and at last sleeps between them.
+struct PollPolicy {
+  std::chrono::microseconds spin{50};
+  std::chrono::microseconds yield{1000};
+  std::chrono::microseconds sleep{50};
+};
+
+/// The policy for this many ranks on this host: asking without pause pays only where
+/// every rank has a core.
+PollPolicy poll_policy(int local_ranks);
+
+/// Calls `poll` until it gives true, or gives false when the deadline has passed. Asks
+/// at least once.
+template <class Poll>
+bool poll_until(const Poll& poll, const PollPolicy& policy, const Deadline& deadline) {
+  const auto start = Deadline::Clock::now();
+  while (!poll()) {
+    const auto waited = Deadline::Clock::now() - start;
+    if (waited < policy.spin)
+      continue;
+    if (deadline.expired())
+      return poll();  // we may have been asleep for longer than was left
+    if (waited < policy.yield)
+      std::this_thread::yield();
+    else
+      std::this_thread::sleep_for(policy.sleep);
+  }
+  return true;
+}
+
+}  // namespace trireme::comm

@@ -1,0 +1,43 @@
+// What the ends of channels say.
+#include "trireme/comm/channel_text.h"
+
+#include <gtest/gtest.h>
+
+#include "trireme/core/error.h"
+
+namespace trireme::comm {
+namespace {
+
+const Deadline kDeadline = Deadline::after(std::chrono::milliseconds(250));
+
+TEST(ChannelText, AFullChannelSaysHowFull) {
+  EXPECT_EQ(
+      channel_full_text(
+          {.rank = 3, .tag = 7},
+          100,
+          {.messages = 2,
+           .bytes = 640,
+           .options = {.capacity_messages = 4, .capacity_bytes = 700}},
+          kDeadline),
+      "[comm] expected room for 100 bytes in the channel to rank 3 (tag 7) within 250 "
+      "ms, but it is full: 2 of 4 messages wait to be received, and 640 of 700 bytes "
+      "are "
+      "not given back; receive more, drop received tensors, or raise ChannelOptions");
+}
+
+TEST(ChannelText, AMissingMessageIsNamed) {
+  EXPECT_EQ(
+      message_missing_text({.rank = 1, .tag = 0}, 5, "it did not come", kDeadline),
+      "[comm] expected message 5 from rank 1 (tag 0) within 250 ms, but it did not "
+      "come; "
+      "look at that rank, or allow more time");
+}
+
+TEST(ChannelText, CapacityHasLimits) {
+  check_capacity({});
+  EXPECT_THROW(check_capacity({.capacity_messages = 0}), InvalidArgument);
+  EXPECT_THROW(check_capacity({.capacity_messages = (1 << 20) + 1}), InvalidArgument);
+}
+
+}  // namespace
+}  // namespace trireme::comm
