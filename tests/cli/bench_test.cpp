@@ -28,7 +28,8 @@ void expect_wrong_usage(const std::string& line, const std::string& part) {
 }
 
 TEST(Bench, SuggestsABenchmarkThatExists) {
-  expect_wrong_usage("bench con", "did you mean comm?");
+  expect_wrong_usage("bench con", "; did you mean comm?\n");
+  expect_wrong_usage("bench bogus", "got \"bogus\"; see trireme bench --help\n");
 }
 
 TEST(Bench, NeedsABenchmark) {

@@ -35,6 +35,7 @@ TEST(Front, HelpsWithAnExampleOfEachCommand) {
     for (const char* part :
          {"Commands:",
           "  trireme train\n",
+          "  trireme run -n 4 -- ./program\n",
           "  trireme bench comm",
           "  trireme doctor\n"})
       EXPECT_TRUE(has(outcome.out, part)) << part << " in\n" << outcome.out;
@@ -65,11 +66,19 @@ TEST(Front, NamesTheNearestCommand) {
   const Outcome outcome = run({"doctr\n", "--json"});
   EXPECT_EQ(outcome.code, 2);
   EXPECT_EQ(outcome.out, "");
-  EXPECT_EQ(
-      outcome.err,
-      "trireme: [cli] wanted a command (train, bench, doctor), got \"doctr\\n\"; did "
-      "you "
-      "mean \"trireme doctor\"? See trireme --help\n");
+  EXPECT_TRUE(outcome.err.starts_with("trireme: [cli] wanted a command (train, run, "))
+      << outcome.err;
+  EXPECT_TRUE(
+      outcome.err.ends_with("doctor), got \"doctr\\n\"; did you mean \"trireme "
+                            "doctor\"? See trireme --help\n"))
+      << outcome.err;
+}
+
+TEST(Front, SuggestsNothingWhereNothingIsNear) {
+  const Outcome outcome = run({"bogus"});
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_TRUE(outcome.err.ends_with("got \"bogus\"; see trireme --help\n"))
+      << outcome.err;
 }
 
 TEST(Front, RefusesUnknownOptions) {

@@ -16,16 +16,30 @@ TEST(Nearest, FindsWhatWasMistyped) {
 TEST(Nearest, CountsASwapOfNeighboursOnce) {
   EXPECT_EQ(nearest("ab", {"cb", "ba"}), "cb");  // equal, so the first
   EXPECT_EQ(nearest("abcd", {"xycd", "bacd"}), "bacd");
+  EXPECT_EQ(nearest("abc", {"bac"}), "bac");
 }
 
 TEST(Nearest, TakesAnyLength) {
-  EXPECT_EQ(nearest(std::string(1 << 20, 'x'), {"train"}), "train");
+  EXPECT_EQ(nearest(std::string(1 << 20, 'x'), {"train"}), "");
   EXPECT_EQ(nearest("x", {}), "");
 }
 
-TEST(Nearest, DoesNotGuessBeyondItsLimit) {
-  EXPECT_EQ(nearest("abc", {"abd"}, 1), "abd");
-  EXPECT_EQ(nearest("abc", {"add"}, 1), "");
+TEST(Nearest, DoesNotGuessWhatIsFarAway) {
+  const std::vector<std::string> words{"train", "bench", "doctor"};
+  EXPECT_EQ(nearest("bogus", words), "");
+  EXPECT_EQ(nearest("x", words), "");
+  EXPECT_EQ(nearest("", words), "");
+}
+
+TEST(Nearest, AllowsAStepForEveryThreeLetters) {
+  EXPECT_EQ(nearest("x", {"a"}), "a");
+  EXPECT_EQ(nearest("abc", {"abd"}), "abd");
+  EXPECT_EQ(nearest("abc", {"add"}), "");
+  EXPECT_EQ(nearest("abcd", {"addd"}), "addd");
+  EXPECT_EQ(nearest("abcdef", {"abcxyz"}), "");
+  EXPECT_EQ(nearest("abcdefg", {"abcdxyz"}), "abcdxyz");
+  EXPECT_EQ(nearest("abcdef", {"abcd"}), "abcd");
+  EXPECT_EQ(nearest("abcdef", {"abc"}), "");
 }
 
 }  // namespace

@@ -10,7 +10,6 @@
 namespace trireme::cli {
 namespace {
 
-using std::chrono::milliseconds;
 using std::chrono::seconds;
 
 TEST(RunTorch, LooksBesideTheExecutable) {
@@ -27,34 +26,6 @@ TEST(RunTorchProcs, KeepsBothOutputsAndTheCode) {
   EXPECT_EQ(result.exit_code, 3);
   EXPECT_FALSE(result.ok());
   EXPECT_EQ(failure_text(result), "exit code 3: bad");
-}
-
-TEST(RunTorchProcs, TakesMoreThanAPipeHolds) {
-  const testing::ScratchFolder folder;
-  const auto program =
-      folder.program("head -c 300000 /dev/zero >&2; head -c 300000 /dev/zero");
-  const ChildResult result = run_torch(program, {}, seconds(20));
-  EXPECT_EQ(result.out.size(), 300000U);
-  EXPECT_EQ(result.err.size(), 300000U);
-  EXPECT_TRUE(result.ok());
-}
-
-TEST(RunTorchProcs, TellsOfSignals) {
-  const testing::ScratchFolder folder;
-  const ChildResult result =
-      run_torch(folder.program("kill -SEGV $$"), {}, seconds(20));
-  EXPECT_EQ(result.signal, SIGSEGV);
-  EXPECT_EQ(failure_text(result), "signal 11 (Segmentation fault)");
-}
-
-TEST(RunTorchProcs, DoesNotWaitForEver) {
-  const testing::ScratchFolder folder;
-  const ChildResult result =
-      run_torch(folder.program("echo begun; exec sleep 60"), {}, milliseconds(300));
-  EXPECT_TRUE(result.out_of_time);
-  EXPECT_EQ(result.out, "begun\n");
-  EXPECT_EQ(result.signal, SIGKILL);
-  EXPECT_EQ(failure_text(result), "no answer in time");
 }
 
 TEST(RunTorchProcs, NamesAProgramThatCannotRun) {

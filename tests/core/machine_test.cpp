@@ -1,6 +1,7 @@
 // What is said about this machine is plausible, and processes are told apart.
 #include "trireme/core/machine.h"
 
+#include <algorithm>
 #include <csignal>
 #include <limits>
 #include <sched.h>
@@ -30,7 +31,19 @@ TEST(Machine, CoresFollowTheAffinity) {
     CPU_SET(static_cast<std::size_t>(here), &one);
     ASSERT_EQ(sched_setaffinity(0, sizeof one, &one), 0);
     EXPECT_EQ(available_cores(), 1);
+    EXPECT_EQ(allowed_cpus(), std::vector<int>{here});
   }).join();
+}
+
+TEST(Machine, AllowedCpusAreTheKernels) {
+  const auto cpus = allowed_cpus();
+  cpu_set_t set;
+  ASSERT_EQ(sched_getaffinity(0, sizeof set, &set), 0);
+  EXPECT_EQ(cpus.size(), static_cast<std::size_t>(CPU_COUNT(&set)));
+  EXPECT_TRUE(std::is_sorted(cpus.begin(), cpus.end()));
+  for (const int id : cpus) {
+    EXPECT_TRUE(CPU_ISSET(static_cast<std::size_t>(id), &set)) << id;
+  }
 }
 
 TEST(Machine, IsDescribed) {

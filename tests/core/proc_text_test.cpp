@@ -3,6 +3,7 @@
 
 #include <cstdlib>
 #include <fstream>
+#include <unistd.h>
 
 #include <gtest/gtest.h>
 
@@ -33,7 +34,7 @@ class CgroupQuota : public testing::Test {
 
 std::string stat_line(const std::string& name, const std::string& state) {
   return "4711 (" + name + ") " + state +
-         " 1 4711 4711 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 987654 1000 200 "
+         " 17 18 19 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 987654 1000 200 "
          "18446744073709551615\n";
 }
 
@@ -64,24 +65,82 @@ TEST(ProcText, HasNoMemoryInOddText) {
   }
 }
 
-TEST(ProcText, ReadsTheStartTime) {
-  EXPECT_EQ(parse_start_time(stat_line("bash", "S")), 987654u);
+TEST(ProcText, ReadsCpuLists) {
+  using Cpus = std::vector<int>;
+  EXPECT_EQ(parse_cpu_list("0-3,8\n"), (Cpus{0, 1, 2, 3, 8}));
+  EXPECT_EQ(parse_cpu_list("5"), Cpus{5});
+  EXPECT_EQ(parse_cpu_list("7-7,1"), (Cpus{7, 1}));
+  EXPECT_EQ(parse_cpu_list("1048575"), Cpus{1048575});
 }
 
-TEST(ProcText, StartTimeIsRobustToTheNameOfTheProgram) {
+TEST(ProcText, OddTextNamesNoCpus) {
+  for (const char* text :
+       {"",
+        "\n",
+        "a",
+        "0-",
+        "-3",
+        "3-1",
+        "0-1-2",
+        "0;1",
+        "0x1",
+        "0,a",
+        "0-99999999999",
+        "1048576",
+        "99999999999999999999999"}) {
+    EXPECT_TRUE(parse_cpu_list(text).empty()) << text;
+  }
+}
+
+TEST(ProcText, ReadsTheStateOfAProcess) {
+  const auto stat = parse_process_stat(stat_line("bash", "S"));
+  ASSERT_TRUE(stat.has_value());
+  EXPECT_EQ(stat->state, 'S');
+  EXPECT_EQ(stat->parent, 17);
+  EXPECT_EQ(stat->session, 19);
+  EXPECT_EQ(stat->start_time, 987654u);
+  EXPECT_FALSE(stat->ended());
+}
+
+TEST(ProcText, TheStateIsRobustToTheNameOfTheProgram) {
   for (const char* name :
        {"a b", "a) R 1 2 (b", "()", ")", "", "x\ny", "((", "1 2 3"}) {
-    EXPECT_EQ(parse_start_time(stat_line(name, "R")), 987654u) << name;
+    const auto stat = parse_process_stat(stat_line(name, "R"));
+    ASSERT_TRUE(stat.has_value()) << name;
+    EXPECT_EQ(stat->parent, 17) << name;
+    EXPECT_EQ(stat->start_time, 987654u) << name;
   }
 }
 
-TEST(ProcText, ZombiesAndOddTextHaveNoStartTime) {
-  EXPECT_EQ(parse_start_time(stat_line("bash", "Z")), 0u);
-  EXPECT_EQ(parse_start_time(stat_line("bash", "X")), 0u);
-  for (const char* text : {"", "1 (a", "1 (a)", "1 (a) S 1 2 3", "1 2 3"}) {
-    EXPECT_EQ(parse_start_time(text), 0u) << text;
+TEST(ProcText, ZombiesHaveEnded) {
+  for (const char* state : {"Z", "X"}) {
+    const auto stat = parse_process_stat(stat_line("bash", state));
+    ASSERT_TRUE(stat.has_value());
+    EXPECT_TRUE(stat->ended()) << state;
   }
-  EXPECT_EQ(parse_start_time("1 (a) S 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 x 1"), 0u);
+}
+
+TEST(ProcText, OddTextIsNoProcess) {
+  for (const char* text :
+       {"",
+        "1 (a",
+        "1 (a)",
+        "1 (a) S 1 2 3",
+        "1 2 3",
+        "1 (a) S 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 x 1",
+        "1 (a) S x 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1",
+        "1 (a) S 1 1 x 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1",
+        "1 (a) SS 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1"}) {
+    EXPECT_FALSE(parse_process_stat(text).has_value()) << text;
+  }
+}
+
+TEST(ProcText, ReadsThisProcess) {
+  const auto stat =
+      parse_process_stat(read_text_file("/proc/self/stat").value_or("nothing"));
+  ASSERT_TRUE(stat.has_value());
+  EXPECT_EQ(stat->parent, getppid());
+  EXPECT_EQ(stat->session, getsid(0));
 }
 
 TEST(ProcText, ReadsCpuMax) {

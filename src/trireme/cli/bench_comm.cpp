@@ -7,7 +7,6 @@
 #include "trireme/cli/bench_peer.h"
 #include "trireme/cli/bench_workers.h"
 #include "trireme/core/error.h"
-#include "trireme/core/escape.h"
 #include "trireme/core/machine.h"
 
 namespace trireme::cli {
@@ -85,23 +84,6 @@ class Teams {
   std::map<CommTeam, std::unique_ptr<WorkerTeam>> teams_;
 };
 
-std::vector<CommCase> chosen_cases(const std::string& only) {
-  std::vector<CommCase> chosen;
-  std::string names;
-  for (CommCase& one : comm_cases()) {
-    names += text("\n  ", one.name);
-    if (one.name.find(only) != std::string::npos)
-      chosen.push_back(std::move(one));
-  }
-  if (chosen.empty())
-    throw InvalidArgument(text(
-        "[cli] expected --case to be part of a case's name, got ",
-        in_quotes(only),
-        "; the cases are:",
-        names));
-  return chosen;
-}
-
 Record measure_case(const CommCase& one, Teams& teams, RoundPlan plan) {
   Record record{
       .bench = "comm", .name = one.name, .limit = one.limit, .goal = one.goal};
@@ -119,7 +101,8 @@ Record measure_case(const CommCase& one, Teams& teams, RoundPlan plan) {
 }  // namespace
 
 BenchReport bench_comm(const MeasureOptions& options) {
-  const std::vector<CommCase> cases = chosen_cases(options.only);
+  const auto cases = choose_cases(
+      comm_cases(), options.only, [](const CommCase& one) { return one.name; });
   const std::string machine = to_string(describe_machine());
   const double load = load_average();
   Teams teams(options.program);

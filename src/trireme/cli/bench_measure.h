@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "trireme/cli/bench_record.h"
+#include "trireme/core/error.h"
+#include "trireme/core/escape.h"
 
 namespace trireme::cli {
 
@@ -39,6 +41,27 @@ RoundPlan plan_rounds(const MeasureOptions& options);
 /// Measures one round and gives its single times in microseconds; none: there was
 /// nothing to measure.
 using Round = std::function<std::vector<double>()>;
+
+/// The cases whose name, as `name_of` gives it, contains `only`; InvalidArgument lists
+/// all names if there is none.
+template <class Case, class NameOf>
+std::vector<Case> choose_cases(
+    std::vector<Case> cases, const std::string& only, const NameOf& name_of) {
+  std::vector<Case> chosen;
+  std::string names;
+  for (Case& one : cases) {
+    names += text("\n  ", name_of(one));
+    if (name_of(one).find(only) != std::string::npos)
+      chosen.push_back(std::move(one));
+  }
+  if (chosen.empty())
+    throw InvalidArgument(text(
+        "[cli] expected --case to be part of a case's name, got ",
+        in_quotes(only),
+        "; the cases are:",
+        names));
+  return chosen;
+}
 
 /// Lets the two sides take turns, and who goes first too. The first turn of each only
 /// warms up. A side without a function is left out.

@@ -21,16 +21,25 @@ std::vector<fs::path> peer_folders(const Environment& env, const fs::path& progr
 
 }  // namespace
 
-PeerCommand find_peer(
-    const std::string& bench, const Environment& env, const fs::path& program) {
+PeerCommand find_python(const Environment& env) {
   const auto python = env.find("TRIREME_PYTHON");
   if (!python || python->empty())
     return {.command = {}, .missing = text("TRIREME_PYTHON is not set; ", kPeerRemedy)};
+  return {.command = {std::string(*python)}, .missing = {}};
+}
+
+PeerCommand find_peer(
+    const std::string& bench, const Environment& env, const fs::path& program) {
+  PeerCommand peer = find_python(env);
+  if (!peer.missing.empty())
+    return peer;
   const std::vector<fs::path> folders = peer_folders(env, program);
   for (const fs::path& folder : folders) {
     const fs::path script = folder / text(bench, ".py");
-    if (std::error_code none; fs::exists(script, none))
-      return {.command = {std::string(*python), script.string()}, .missing = {}};
+    if (std::error_code none; fs::exists(script, none)) {
+      peer.command.push_back(script.string());
+      return peer;
+    }
   }
   return {
       .command = {},

@@ -21,10 +21,14 @@ struct PeerCommand {
   std::string missing;
 };
 
-/// Looks for the peer of one benchmark. The Python is TRIREME_PYTHON (`./trireme` sets
-/// it). The script `<bench>.py` lies in TRIREME_PEERS, else in the installed
+/// The Python that has PyTorch: TRIREME_PYTHON, which `./trireme` sets. Whether it has
+/// shows when it starts.
+PeerCommand find_python(const Environment& env);
+
+/// Looks for the peer of one benchmark: that Python, and a script. The script
+/// `<bench>.py` lies in TRIREME_PEERS, else in the installed
 /// `<prefix>/share/trireme/peers`, else, for a program in a build folder, in the source
-/// tree's bench/peers. Whether this Python has PyTorch shows when it starts.
+/// tree's bench/peers.
 PeerCommand find_peer(
     const std::string& bench,
     const Environment& env,

@@ -30,34 +30,40 @@ std::string short_number(double value) {
   return out.str();
 }
 
-// A time in the unit that suits it, as "8.21 ms".
+// A figure in the unit that suits it, as "8.21 ms".
 struct Unit {
-  double microseconds;
+  double size;
   const char* name;
 };
-Unit unit_for(double microseconds) {
-  if (microseconds >= 1e6)
+Unit unit_for(double value, const std::string& unit) {
+  if (unit == "KiB")
+    return value >= 1024 ? Unit{1024, "MiB"} : Unit{1, "KiB"};
+  if (value >= 1e6)
     return {1e6, "s"};
-  if (microseconds >= 1e3)
+  if (value >= 1e3)
     return {1e3, "ms"};
   return {1, "us"};
 }
 
 // "8.21 ms (8.03-8.60)", or a dash.
-std::string time_text(double value, const Samples& samples, const char* mark = "") {
+std::string figure_text(
+    double value,
+    const Samples& samples,
+    const std::string& in,
+    const char* mark = "") {
   if (samples.rounds.empty())
     return "-";
-  const Unit unit = unit_for(value);
+  const Unit unit = unit_for(value, in);
   const Quartiles spread = quartiles(samples.rounds);
   return text(
-      short_number(value / unit.microseconds),
+      short_number(value / unit.size),
       " ",
       unit.name,
       mark,
       " (",
-      short_number(spread.low / unit.microseconds),
+      short_number(spread.low / unit.size),
       "-",
-      short_number(spread.high / unit.microseconds),
+      short_number(spread.high / unit.size),
       ")");
 }
 
@@ -70,8 +76,8 @@ std::string goal_text(const Record& record) {
     return times_text(record.goal);
   if (!record.limit)
     return "-";
-  const Unit unit = unit_for(*record.limit);
-  return text("<= ", short_number(*record.limit / unit.microseconds), " ", unit.name);
+  const Unit unit = unit_for(*record.limit, record.unit);
+  return text("<= ", short_number(*record.limit / unit.size), " ", unit.name);
 }
 
 std::string verdict_text(const Record& record) {
@@ -192,9 +198,9 @@ std::vector<std::string> regressions(
       lines.push_back(text(
           record.name,
           ": was ",
-          time_text(was.median, old->ours),
+          figure_text(was.median, old->ours, old->unit),
           ", is ",
-          time_text(is.median, record.ours)));
+          figure_text(is.median, record.ours, record.unit)));
   }
   return lines;
 }
@@ -205,8 +211,12 @@ std::string to_table(const std::vector<Record>& records) {
   for (const Record& record : records)
     rows.push_back(
         {record.name,
-         time_text(record.our_value(), record.ours, record.limit ? " worst" : ""),
-         time_text(record.peer_value().value_or(0), record.peer),
+         figure_text(
+             record.our_value(),
+             record.ours,
+             record.unit,
+             record.limit ? " worst" : ""),
+         figure_text(record.peer_value().value_or(0), record.peer, record.unit),
          times_text(record.ratio()),
          goal_text(record),
          verdict_text(record)});

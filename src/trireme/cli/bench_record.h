@@ -16,9 +16,9 @@ struct Quartiles {
 };
 Quartiles quartiles(std::vector<double> values);
 
-/// The times of one side, in microseconds. A round is many repetitions without a break;
-/// its median is one data point, so that one disturbed round weighs no more than any
-/// other.
+/// The figures of one side, in the record's unit. A round is many repetitions without a
+/// break; its median is one data point, so that one disturbed round weighs no more than
+/// any other.
 struct Samples {
   std::vector<double> rounds;
   /// Single times, evenly thinned to kMostRaw: for those who want to look closer.
@@ -46,6 +46,7 @@ struct Record {
   std::optional<double> limit;
   /// The least ratio that is asked for.
   std::optional<double> goal;
+  /// "us", or "KiB" for memory.
   std::string unit = "us";
   std::string machine;
   double load = 0;

@@ -1,10 +1,7 @@
 #include "trireme/cli/bench_workers.h"
 
-#include <arpa/inet.h>
-#include <atomic>
 #include <cerrno>
 #include <fcntl.h>
-#include <netinet/in.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -15,30 +12,14 @@
 #include <unistd.h>
 
 #include "trireme/core/error.h"
+#include "trireme/core/machine.h"
+#include "trireme/launch/variables.h"
 
 namespace trireme::cli {
 namespace {
 
 [[noreturn]] void system_failed(const char* wanted) {
   throw Error(text("[cli] expected to ", wanted, ", got ", errno_text(errno)));
-}
-
-int free_port() {
-  const int socket = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t length = sizeof(address);
-  auto* any = reinterpret_cast<sockaddr*>(&address);
-  const bool found = socket >= 0 && ::bind(socket, any, length) == 0 &&
-                     ::getsockname(socket, any, &length) == 0;
-  const int code = errno;
-  if (socket >= 0)
-    ::close(socket);
-  errno = code;
-  if (!found)
-    system_failed("find a free port");
-  return ntohs(address.sin_port);
 }
 
 std::vector<char*> pointers(std::vector<std::string>& words) {
@@ -86,19 +67,16 @@ std::vector<WorkerStart> rank_starts(
     const std::vector<std::string>& command,
     int ranks,
     const Environment::Variables& variables) {
-  static std::atomic<int> worlds{0};
-  const std::string run_id = text("bench-", getpid(), "-", ++worlds);
-  const std::string port = text(free_port());
+  const launch::JobPlace place{
+      .ranks = ranks,
+      .run_id = launch::fresh_run_id(),
+      .master_port = launch::free_port(),
+      .cores = available_cores()};
   std::vector<WorkerStart> starts;
-  for (int rank = 0; rank < ranks; ++rank) {
-    WorkerStart start{.command = command, .variables = variables};
-    start.variables["RANK"] = start.variables["LOCAL_RANK"] = text(rank);
-    start.variables["WORLD_SIZE"] = start.variables["LOCAL_WORLD_SIZE"] = text(ranks);
-    start.variables["MASTER_ADDR"] = "127.0.0.1";
-    start.variables["MASTER_PORT"] = port;
-    start.variables["TORCHELASTIC_RUN_ID"] = run_id;
-    starts.push_back(std::move(start));
-  }
+  for (int rank = 0; rank < ranks; ++rank)
+    starts.push_back(
+        {.command = command,
+         .variables = launch::rank_variables(place, rank, Environment(), variables)});
   return starts;
 }
 

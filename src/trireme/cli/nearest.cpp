@@ -1,6 +1,7 @@
 #include "trireme/cli/nearest.h"
 
 #include <algorithm>
+#include <limits>
 
 namespace trireme::cli {
 namespace {
@@ -23,19 +24,27 @@ size_t distance(std::string_view a, std::string_view b) {
   return d[a.size()][b.size()];
 }
 
+// How far a word may be from another and still be meant.
+size_t most_steps(std::string_view a, std::string_view b) {
+  return (std::max(a.size(), b.size()) + 2) / 3;
+}
+
 }  // namespace
 
-std::string nearest(
-    std::string_view word, const std::vector<std::string>& candidates, size_t most) {
-  // Nobody means a known word by something longer, and the table grows with the length.
-  word = word.substr(0, 100);
-  size_t least = most + 1;
+std::string nearest(std::string_view word, const std::vector<std::string>& candidates) {
+  size_t least = std::numeric_limits<size_t>::max();
   std::string found;
-  for (const std::string& candidate : candidates)
-    if (const size_t steps = distance(word, candidate); steps < least) {
+  for (const std::string& candidate : candidates) {
+    const size_t most = most_steps(word, candidate);
+    // It takes a step for every letter too many; and the table grows with the length.
+    if (word.size() > candidate.size() + most)
+      continue;
+    const size_t steps = distance(word, candidate);
+    if (steps <= most && steps < least) {
       least = steps;
       found = candidate;
     }
+  }
   return found;
 }
 

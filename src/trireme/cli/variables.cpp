@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <initializer_list>
+#include <string_view>
 
 #include "trireme/cli/nearest.h"
 #include "trireme/core/error.h"
@@ -12,6 +14,8 @@
 
 namespace trireme::cli {
 namespace {
+
+constexpr std::string_view kPrefix = "TRIREME_";
 
 struct KnownVariable {
   const char* name;
@@ -73,19 +77,21 @@ void note_own(VariableNote& note, const Environment& env) {
     note.problem = problem_of(*known, env);
     return;
   }
+  // Without what all have in common, which would make any two of them look alike.
   std::vector<std::string> names;
   for (const KnownVariable& one : kKnown)
-    names.emplace_back(one.name);
-  const std::string meant = nearest(note.name, names, 3);
+    names.emplace_back(one.name + kPrefix.size());
+  const std::string meant = nearest(note.name.substr(kPrefix.size()), names);
   note.reader = meant.empty() ? text("nobody in version ", kVersion)
-                              : text("nobody; perhaps you mean ", meant);
+                              : text("nobody; perhaps you mean ", kPrefix, meant);
 }
 
 }  // namespace
 
 std::vector<VariableNote> note_variables(const Environment& env) {
   std::vector<VariableNote> notes;
-  for (const char* prefix : {"TRIREME_", "NCCL_", "GLOO_"})
+  using Prefixes = std::initializer_list<std::string_view>;
+  for (const auto prefix : Prefixes{kPrefix, "NCCL_", "GLOO_"})
     for (const auto& [name, value] : env.with_prefix(prefix)) {
       VariableNote& note = notes.emplace_back(
           VariableNote{.name = name, .value = is_secret(name) ? kHidden : value});

@@ -22,19 +22,6 @@ std::string read_or_empty(const std::string& path) {
   return read_text_file(path).value_or("");
 }
 
-int affinity_cores() {
-  // The kernel refuses a set smaller than its own, and machines with more than
-  // cpu_set_t's 1024 cores exist: so try larger ones.
-  for (std::size_t sets = 1; sets <= 64; sets *= 2) {
-    std::vector<cpu_set_t> cpus(sets);
-    const std::size_t bytes = sets * sizeof(cpu_set_t);
-    if (sched_getaffinity(0, bytes, cpus.data()) == 0) {
-      return CPU_COUNT_S(bytes, cpus.data());
-    }
-  }
-  return static_cast<int>(std::thread::hardware_concurrency());
-}
-
 std::string architecture() {
   utsname names{};
   return uname(&names) == 0 ? names.machine : "unknown processor";
@@ -42,8 +29,30 @@ std::string architecture() {
 
 }  // namespace
 
+std::vector<int> allowed_cpus() {
+  std::vector<int> ids;
+  // The kernel refuses a set smaller than its own, and machines with more than
+  // cpu_set_t's 1024 CPUs exist: so try larger ones.
+  for (std::size_t sets = 1; sets <= 64 && ids.empty(); sets *= 2) {
+    std::vector<cpu_set_t> cpus(sets);
+    const std::size_t bytes = sets * sizeof(cpu_set_t);
+    if (sched_getaffinity(0, bytes, cpus.data()) != 0) {
+      continue;
+    }
+    for (std::size_t id = 0; id < bytes * 8; ++id) {
+      if (CPU_ISSET_S(id, bytes, cpus.data())) {
+        ids.push_back(static_cast<int>(id));
+      }
+    }
+  }
+  return ids;
+}
+
 int available_cores() {
-  int cores = affinity_cores();
+  int cores = static_cast<int>(allowed_cpus().size());
+  if (cores == 0) {
+    cores = static_cast<int>(std::thread::hardware_concurrency());
+  }
   const auto quota =
       find_cpu_quota(read_or_empty("/proc/self/cgroup"), "/sys/fs/cgroup");
   if (quota && *quota < cores) {
@@ -97,7 +106,9 @@ SharedMemoryLimits shared_memory_limits(const std::string& path) {
 }
 
 std::uint64_t process_start_time(pid_t pid) {
-  return pid > 0 ? parse_start_time(read_or_empty(text("/proc/", pid, "/stat"))) : 0;
+  const auto stat =
+      parse_process_stat(read_or_empty(text("/proc/", pid > 0 ? pid : 0, "/stat")));
+  return stat && !stat->ended() ? stat->start_time : 0;
 }
 
 }  // namespace trireme

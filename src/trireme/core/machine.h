@@ -4,8 +4,13 @@
 #include <cstdint>
 #include <string>
 #include <sys/types.h>
+#include <vector>
 
 namespace trireme {
+
+/// The ids of the CPUs that this thread's affinity allows; empty if the kernel does not
+/// tell.
+std::vector<int> allowed_cpus();
 
 /// How many threads of this process can run at once: the cores that its affinity
 /// allows, or the whole cores of its cgroup's quota if that is less; at least 1.

@@ -4,7 +4,6 @@
 #include <charconv>
 #include <fstream>
 #include <sstream>
-#include <vector>
 
 namespace trireme {
 namespace {
@@ -96,27 +95,59 @@ std::string parse_cpu_model(std::string_view cpuinfo) {
   return {};
 }
 
-std::uint64_t parse_memory_total(std::string_view meminfo) {
-  for (std::string_view line : split(meminfo, "\n")) {
+std::uint64_t parse_kib(std::string_view status, std::string_view name) {
+  for (std::string_view line : split(status, "\n")) {
     const auto words = split(line, kBlanks);
-    if (words.size() == 3 && words[0] == "MemTotal:" && words[2] == "kB") {
-      return to_number(words[1]).value_or(0) * 1024;
+    if (words.size() == 3 && words[0].ends_with(':') &&
+        words[0].substr(0, words[0].size() - 1) == name && words[2] == "kB") {
+      return to_number(words[1]).value_or(0);
     }
   }
   return 0;
 }
 
-std::uint64_t parse_start_time(std::string_view stat) {
+std::uint64_t parse_memory_total(std::string_view meminfo) {
+  return parse_kib(meminfo, "MemTotal") * 1024;
+}
+
+std::vector<int> parse_cpu_list(std::string_view list) {
+  constexpr std::uint64_t kMostCpus = 1 << 20;
+  std::vector<int> cpus;
+  for (std::string_view range : split(first_word(list), ",")) {
+    const auto dash = std::min(range.find('-'), range.size());
+    const auto first = to_number(range.substr(0, dash));
+    const auto last = dash == range.size() ? first : to_number(range.substr(dash + 1));
+    if (!first || !last || *last < *first || *last >= kMostCpus) {
+      return {};
+    }
+    for (std::uint64_t cpu = *first; cpu <= *last; ++cpu) {
+      cpus.push_back(static_cast<int>(cpu));
+    }
+  }
+  return cpus;
+}
+
+std::optional<ProcessStat> parse_process_stat(std::string_view stat) {
   const auto name_end = stat.rfind(')');
   if (name_end == std::string_view::npos) {
-    return 0;
+    return std::nullopt;
   }
   // What follows the name begins with field 3, the state.
   const auto fields = split(stat.substr(name_end + 1), kBlanks);
-  if (fields.size() < 20 || fields[0] == "Z" || fields[0] == "X") {
-    return 0;
+  if (fields.size() < 20 || fields[0].size() != 1) {
+    return std::nullopt;
   }
-  return to_number(fields[19]).value_or(0);
+  const auto parent = to_number(fields[1]);
+  const auto session = to_number(fields[3]);
+  const auto start_time = to_number(fields[19]);
+  if (!parent || !session || !start_time) {
+    return std::nullopt;
+  }
+  return ProcessStat{
+      .state = fields[0][0],
+      .parent = static_cast<int>(*parent),
+      .session = static_cast<int>(*session),
+      .start_time = *start_time};
 }
 
 std::optional<double> parse_cpu_max(std::string_view cpu_max) {

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace trireme {
 
@@ -18,9 +19,29 @@ std::string parse_cpu_model(std::string_view cpuinfo);
 /// MemTotal in the text of /proc/meminfo, in bytes; 0 if it is missing or odd.
 std::uint64_t parse_memory_total(std::string_view meminfo);
 
-/// The start time (field 22) in the text of /proc/PID/stat; 0 for a zombie or other
-/// text. The name of the program (field 2) may hold any blanks and parentheses.
-std::uint64_t parse_start_time(std::string_view stat);
+/// The value of a line like "VmHWM:   5120 kB" in the text of /proc/PID/status or
+/// /proc/meminfo; 0 if it is missing or odd.
+std::uint64_t parse_kib(std::string_view status, std::string_view name);
+
+/// The CPUs in the kernel's short form: "0-3,8" is 0, 1, 2, 3, 8. Empty for anything
+/// else.
+std::vector<int> parse_cpu_list(std::string_view list);
+
+/// What /proc/PID/stat says of a process.
+struct ProcessStat {
+  /// 'R', 'S', …; 'Z' is a zombie: it has ended, and its parent has not noticed.
+  char state = '?';
+  int parent = 0;
+  int session = 0;
+  /// In the kernel's ticks since boot.
+  std::uint64_t start_time = 0;
+
+  bool ended() const { return state == 'Z' || state == 'X'; }
+};
+
+/// Reads the text of /proc/PID/stat, in which the name of the program may hold any
+/// blanks and parentheses; nothing for other text.
+std::optional<ProcessStat> parse_process_stat(std::string_view stat);
 
 /// The cores that the text of cpu.max (cgroup 2) allows: "150000 100000" is 1.5;
 /// nothing for "max 100000" or other text.

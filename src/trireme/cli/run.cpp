@@ -1,0 +1,206 @@
+#include "trireme/cli/run.h"
+
+#include <algorithm>
+#include <cmath>
+#include <ostream>
+#include <sys/prctl.h>
+
+#include <CLI/CLI.hpp>
+
+#include "trireme/cli/nearest.h"
+#include "trireme/cli/rank_count.h"
+#include "trireme/core/error.h"
+#include "trireme/core/escape.h"
+#include "trireme/launch/launcher.h"
+#include "trireme/launch/processes.h"
+
+namespace trireme::cli {
+namespace {
+
+constexpr int kWrongUsage = 2;
+
+// The parser does not know that a program follows.
+class RunFormatter : public CLI::Formatter {
+ public:
+  std::string make_usage(const CLI::App*, std::string) const override {
+    return "Usage: trireme run [OPTIONS] [--] PROGRAM [ARGUMENTS]\n";
+  }
+};
+
+// Both spellings of torchrun: --log-dir is --log_dir too.
+std::string both(const std::string& name) {
+  std::string other = name;
+  for (size_t i = 2; i < other.size(); ++i)
+    if (other[i] == '-')
+      other[i] = '_';
+  return other == name ? name : text(name, ",", other);
+}
+
+// torchrun takes MIN:MAX too, where ranks may come and go.
+void check_nodes(const std::string& nodes) {
+  if (nodes == "1" || nodes == "1:1")
+    return;
+  const bool numbers =
+      !nodes.empty() && nodes.find_first_not_of("0123456789:") == std::string::npos;
+  if (!numbers)
+    throw InvalidArgument(
+        text("[cli] wanted --nnodes to be a number of hosts, got ", in_quotes(nodes)));
+  throw NotSupported(text(
+      "[cli] wanted --nnodes 1, got ",
+      nodes,
+      "; this launcher starts ranks on one host only: for several, use mpirun or srun "
+      "with TRIREME_BACKEND=mpi"));
+}
+
+// The parser takes an option that does not exist for the program.
+void check_not_option(const std::string& word, const CLI::App& run) {
+  if (!word.starts_with("-"))
+    return;
+  std::vector<std::string> names;
+  for (const CLI::Option* option : run.get_options())
+    for (const std::string& name : option->get_lnames())
+      names.push_back(text("--", name));
+  const std::string close = nearest(word, names);
+  throw InvalidArgument(text(
+      "[cli] wanted an option of trireme run or a program, got ",
+      in_quotes(word),
+      close.empty() ? "; see trireme run --help"
+                    : text("; did you mean ", close, "?")));
+}
+
+launch::Options to_options(const RunArguments& arguments) {
+  check_nodes(arguments.nodes);
+  if (!std::isfinite(arguments.grace_seconds))  // no number is outside of any range
+    throw InvalidArgument(text(
+        "[cli] wanted --grace to be a time in seconds, got ", arguments.grace_seconds));
+  launch::Options options{
+      .ranks =
+          parse_rank_count(arguments.ranks, rank_sources(Environment::of_process())),
+      .max_restarts = arguments.max_restarts,
+      .grace = std::chrono::milliseconds(
+          static_cast<int64_t>(std::ceil(arguments.grace_seconds * 1000))),
+      .pin = !arguments.no_pin,
+      .prefix = arguments.prefix,
+      .redirects = launch::parse_stream_choice("--redirects", arguments.redirects),
+      .tee = launch::parse_stream_choice("--tee", arguments.tee),
+      .log_dir = arguments.log_dir,
+      .run_id = arguments.run_id,
+      .master_addr = arguments.master_addr,
+      .master_port = arguments.master_port};
+  return options;
+}
+
+void add_torchrun_options(CLI::App& run, RunArguments& arguments) {
+  const std::string group = "As torchrun (with - or _)";
+  const auto add = [&](const std::string& names, auto& value, const std::string& does) {
+    return run.add_option(names, value, does)->group(group);
+  };
+  add(text("-n,", both("--nproc-per-node")),
+      arguments.ranks,
+      "Ranks: a number, auto, cpu or gpu")
+      ->type_name("N")
+      ->capture_default_str();
+  add("--nnodes", arguments.nodes, "Hosts; more than 1 is for mpirun or srun")
+      ->type_name("N");
+  run.add_flag_callback(
+         "--standalone", [] {}, "One host, a free port: what happens anyway")
+      ->group(group);
+  run.add_flag_callback(
+         both("--no-python"),
+         [] {},
+         "PROGRAM is no Python script: it never is one here")
+      ->group(group);
+  add(both("--max-restarts"),
+      arguments.max_restarts,
+      "Start all ranks again after a failure, so many times")
+      ->check(CLI::Range(0, 1'000'000).description(""))
+      ->type_name("N");
+  add(both("--log-dir"), arguments.log_dir, "The folder for --redirects and --tee")
+      ->type_name("DIR");
+  add("-r,--redirects",
+      arguments.redirects,
+      "To files only: 1 stdout, 2 stderr, 3 both, or by rank: 0:3,1:2")
+      ->type_name("WHAT");
+  add("-t,--tee", arguments.tee, "To files and here, each line with its rank")
+      ->type_name("WHAT");
+  add(both("--rdzv-id"),
+      arguments.run_id,
+      "What tells this job from others; else made up")
+      ->type_name("ID");
+  add(both("--master-addr"), arguments.master_addr, "MASTER_ADDR for the ranks")
+      ->type_name("HOST")
+      ->capture_default_str();
+  add(both("--master-port"),
+      arguments.master_port,
+      "MASTER_PORT for the ranks; else a free one")
+      ->check(CLI::Range(1, 65535).description(""))
+      ->type_name("PORT");
+}
+
+}  // namespace
+
+std::vector<std::string> split_command(
+    const std::vector<std::string>& words, RunArguments& arguments) {
+  const auto dashes = std::find(words.begin(), words.end(), "--");
+  arguments.dashes = dashes != words.end();
+  if (arguments.dashes)
+    arguments.command.assign(dashes + 1, words.end());
+  return {words.begin(), dashes};
+}
+
+void add_run_options(CLI::App& run, RunArguments& arguments) {
+  run.formatter(std::make_shared<RunFormatter>());
+  run.prefix_command();
+  add_torchrun_options(run, arguments);
+  run.add_flag("--prefix", arguments.prefix, "Print each line with its rank in front");
+  run.add_flag("--no-pin", arguments.no_pin, "Do not give each rank cores of its own");
+  run.add_option(
+         "--grace",
+         arguments.grace_seconds,
+         "Time between SIGTERM and SIGKILL for ranks that must stop")
+      ->check(CLI::Range(0.0, 86400.0).description(""))
+      ->type_name("SECONDS")
+      ->capture_default_str();
+  run.footer(
+      "Examples:\n"
+      "  trireme run -n 4 -- ./train --epochs 2\n"
+      "  trireme run -n auto --max-restarts 3 --prefix -- ./train\n"
+      "  trireme run -n 2 --tee 3 --log-dir logs -- ./train    "
+      "logs/RUN/attempt_0/RANK/\n"
+      "\n"
+      "When a rank fails, the others are stopped, and the exit code is that of the "
+      "failed one\n"
+      "(128+n if signal n ended it).");
+  run.callback([&run, &arguments] {
+    // A program that stands before the -- has it among its own arguments.
+    std::vector<std::string> before = run.remaining();
+    if (!before.empty()) {
+      check_not_option(before[0], run);
+      if (arguments.dashes)
+        before.emplace_back("--");
+    }
+    arguments.command.insert(arguments.command.begin(), before.begin(), before.end());
+    if (arguments.command.empty())
+      throw InvalidArgument(
+          "[cli] wanted a program to run, got none; write it behind the options: "
+          "trireme run -n 2 -- ./program");
+  });
+}
+
+int run_job(const RunArguments& arguments, std::ostream& err) {
+  // If the process that keeps the ranks is killed, what they have started comes to us.
+  ::prctl(PR_SET_CHILD_SUBREAPER, 1);
+  try {
+    return launch::spawn(to_options(arguments), arguments.command).exit_code;
+  } catch (const InvalidArgument& error) {
+    err << "trireme: " << error.what() << "\n";
+  } catch (const NotSupported& error) {
+    err << "trireme: " << error.what() << "\n";
+  } catch (const Error&) {
+    launch::end_children(Deadline::after(std::chrono::seconds(5)));
+    throw;
+  }
+  return kWrongUsage;
+}
+
+}  // namespace trireme::cli

@@ -1,0 +1,46 @@
+// `trireme run`: starts the ranks of a job on this host.
+#pragma once
+#include <iosfwd>
+#include <string>
+#include <vector>
+
+namespace CLI {
+class App;
+}  // namespace CLI
+
+namespace trireme::cli {
+
+/// What the command line said; texts are read only when the command runs.
+struct RunArguments {
+  std::string ranks = "1";
+  std::string nodes = "1";
+  int max_restarts = 0;
+  std::string log_dir;
+  std::string redirects = "0";
+  std::string tee = "0";
+  std::string run_id;
+  std::string master_addr = "127.0.0.1";
+  int master_port = 0;
+  double grace_seconds = 10;
+  bool prefix = false;
+  bool no_pin = false;
+  /// The program and its arguments.
+  std::vector<std::string> command;
+  /// Whether a -- stood before it, or among it.
+  bool dashes = false;
+};
+
+/// Takes what stands behind the first -- for the command, and gives the words before
+/// it, which are for the parser.
+std::vector<std::string> split_command(
+    const std::vector<std::string>& words, RunArguments& arguments);
+
+/// Adds the options of `run` to its subcommand. torchrun's names work with dashes and
+/// with underscores. The parser throws InvalidArgument where no program is left over.
+void add_run_options(CLI::App& run, RunArguments& arguments);
+
+/// Runs the job and gives the exit code: that of the first rank that failed, 128 + n
+/// after signal n, 2 for what cannot be started as asked.
+int run_job(const RunArguments& arguments, std::ostream& err);
+
+}  // namespace trireme::cli

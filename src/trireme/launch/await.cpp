@@ -1,0 +1,160 @@
+#include "trireme/launch/await.h"
+
+#include <array>
+#include <cerrno>
+#include <poll.h>
+#include <sstream>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "trireme/core/error.h"
+#include "trireme/launch/keeper.h"
+#include "trireme/launch/processes.h"
+
+namespace trireme::launch {
+namespace {
+
+constexpr size_t kMostPacket = size_t{32} << 10;
+
+// Without those that are ignored: blocked, they would come all the same.
+sigset_t passed_signals() {
+  sigset_t set;
+  ::sigemptyset(&set);
+  const auto add = [&set](int signal) {
+    struct sigaction action {};
+    if (::sigaction(signal, nullptr, &action) == 0 && action.sa_handler != SIG_IGN)
+      ::sigaddset(&set, signal);
+  };
+  for (const int signal : kStopSignals)
+    add(signal);
+  for (const int signal : {SIGUSR1, SIGUSR2, SIGTSTP, SIGCONT})
+    add(signal);
+  return set;
+}
+
+// One packet: a word that says what it is, the numbers, and then the text.
+std::string pack(const Outcome& outcome) {
+  const Failure failure = outcome.failure.value_or(Failure{.rank = -1});
+  return text(
+      "outcome ",
+      outcome.exit_code,
+      " ",
+      outcome.restarts,
+      " ",
+      failure.rank,
+      " ",
+      failure.ending.exit_code,
+      " ",
+      failure.ending.signal,
+      " ",
+      failure.ending.core_dumped,
+      "\n",
+      failure.last_lines);
+}
+
+Outcome unpack(const std::string& packet) {
+  std::istringstream in(packet.substr(0, packet.find('\n')));
+  std::string word;
+  Outcome outcome;
+  Failure failure;
+  in >> word >> outcome.exit_code >> outcome.restarts >> failure.rank >>
+      failure.ending.exit_code >> failure.ending.signal >> failure.ending.core_dumped;
+  if (!in || word != "outcome")
+    throw Error(packet);
+  failure.last_lines = packet.substr(packet.find('\n') + 1);
+  if (failure.rank >= 0)
+    outcome.failure = std::move(failure);
+  return outcome;
+}
+
+void send_packet(int socket, const std::string& packet) {
+  const size_t bytes = std::min(packet.size(), kMostPacket);
+  // If it cannot be sent, nobody is there to be told.
+  (void)::send(socket, packet.data(), bytes, MSG_NOSIGNAL);
+}
+
+void pass_signals(const KeeperLink& link) {
+  signalfd_siginfo info{};
+  while (::read(link.signals, &info, sizeof info) ==
+         static_cast<ssize_t>(sizeof info)) {
+    int signal = static_cast<int>(info.ssi_signo);
+    // Ctrl-Z: the ranks, which have no terminal, stop first, and then we do.
+    const bool suspend = signal == SIGTSTP;
+    if (suspend)
+      signal = SIGSTOP;
+    (void)::send(link.socket, &signal, sizeof signal, MSG_NOSIGNAL);
+    if (suspend)
+      ::raise(SIGSTOP);
+  }
+}
+
+// The keeper's last packet; empty if it has died without one.
+std::string await_packet(const KeeperLink& link) {
+  std::array<pollfd, 2> waits = {
+      pollfd{.fd = link.socket, .events = POLLIN, .revents = 0},
+      pollfd{.fd = link.signals, .events = POLLIN, .revents = 0}};
+  while (true) {
+    if (::poll(waits.data(), waits.size(), -1) < 0)
+      continue;
+    if (waits[1].revents != 0)
+      pass_signals(link);
+    if (waits[0].revents == 0)
+      continue;
+    std::string packet(kMostPacket, '\0');
+    const ssize_t got = ::recv(link.socket, packet.data(), packet.size(), 0);
+    if (got < 0 && errno == EINTR)
+      continue;
+    packet.resize(static_cast<size_t>(std::max<ssize_t>(0, got)));
+    return packet;
+  }
+}
+
+}  // namespace
+
+SignalScope::SignalScope() : before_(ProcessState::now()) {
+  const sigset_t set = passed_signals();
+  ::pthread_sigmask(SIG_BLOCK, &set, nullptr);
+  fd_ = ::signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+  if (fd_ < 0) {
+    before_.restore();
+    throw Error(text("[launch] wanted a signalfd, got ", errno_text(errno)));
+  }
+}
+
+SignalScope::~SignalScope() {
+  // What came too late to be passed on has been answered by the end of the job.
+  signalfd_siginfo info{};
+  while (::read(fd_, &info, sizeof info) > 0) {
+  }
+  ::close(fd_);
+  before_.restore();
+}
+
+Outcome await_outcome(const KeeperLink& link) {
+  const std::string packet = await_packet(link);
+  ::close(link.socket);
+  int status = 0;
+  while (::waitpid(link.keeper, &status, 0) < 0 && errno == EINTR) {
+  }
+  if (!packet.empty())
+    return unpack(packet);
+  // The ranks have died with their keeper; their children are still in its session.
+  end_session(link.keeper, Deadline::after(std::chrono::seconds(5)));
+  throw Error(text(
+      "[launch] wanted the outcome of the job, but the process that kept its ranks ",
+      WIFSIGNALED(status) ? text("was ended by ", signal_name(WTERMSIG(status)))
+                          : text("exited with code ", WEXITSTATUS(status)),
+      "; all ranks have been ended"));
+}
+
+void send_outcome(int socket, const Outcome& outcome) {
+  send_packet(socket, pack(outcome));
+}
+
+void send_error(int socket, const std::string& what) {
+  send_packet(socket, what);
+}
+
+}  // namespace trireme::launch

@@ -1,0 +1,98 @@
+#include "trireme/launch/job.h"
+
+#include <csignal>
+
+namespace trireme::launch {
+namespace {
+
+// After SIGKILL only a process that hangs in the kernel is still there, and no waiting
+// helps against that.
+constexpr auto kKillLimit = std::chrono::seconds(10);
+
+}  // namespace
+
+Job::Job(const Plan& plan) : plan_(plan), running_(static_cast<size_t>(plan.ranks)) {}
+
+Step Job::next(Time now) {
+  switch (phase_) {
+    case Phase::Ready:
+      if (asked_ != 0 || abandoned_)
+        return conclude();
+      phase_ = Phase::Running;
+      running_.assign(running_.size(), true);
+      left_ = plan_.ranks;
+      return {.kind = Step::Kind::Start};
+    case Phase::Running:
+      if (left_ == 0)
+        return conclude();
+      if (asked_ == 0 && !failure_ && !abandoned_)
+        return {};
+      phase_ = Phase::Stopping;
+      wake_ = now + plan_.grace;
+      return {.kind = Step::Kind::Signal, .signal = asked_ != 0 ? asked_ : SIGTERM};
+    case Phase::Stopping:
+      if (left_ == 0)
+        return conclude();
+      if (now < *wake_ && !hurry_ && !abandoned_)
+        return {};
+      phase_ = Phase::Killing;
+      wake_ = now + kKillLimit;
+      return {.kind = Step::Kind::Signal, .signal = SIGKILL};
+    case Phase::Killing:
+      return left_ == 0 || now >= *wake_ ? conclude() : Step{};
+    case Phase::Over:
+      break;
+  }
+  return {.kind = Step::Kind::Finish};
+}
+
+bool Job::will_restart() const {
+  return failure_ && asked_ == 0 && !abandoned_ && attempt_ < plan_.max_restarts;
+}
+
+Step Job::conclude() {
+  wake_.reset();
+  if (!will_restart() || left_ > 0) {
+    phase_ = Phase::Over;
+    return {.kind = Step::Kind::Finish};
+  }
+  ++attempt_;
+  failure_.reset();
+  failed_.clear();
+  phase_ = Phase::Ready;
+  return next({});
+}
+
+void Job::ended(int rank, const Ending& ending) {
+  running_[static_cast<size_t>(rank)] = false;
+  --left_;
+  if (asked_ != 0) {
+    ++answers_;
+    resumable_ += ending.exit_code == kResumable ? 1 : 0;
+  } else if (phase_ == Phase::Running && !ending.good()) {
+    if (!failure_)
+      failure_ = {.rank = rank, .ending = ending, .last_lines = {}};
+    failed_.push_back(rank);
+  }
+}
+
+void Job::stop(int signal) {
+  hurry_ = asked_ != 0 || phase_ == Phase::Stopping;
+  if (asked_ == 0)
+    asked_ = signal;
+}
+
+void Job::abandon() {
+  abandoned_ = true;
+}
+
+int Job::exit_code() const {
+  // A rank that failed before anybody asked to stop is the better answer.
+  if (failure_)
+    return failure_->ending.shell_code();
+  if (asked_ != 0)
+    return answers_ > 0 && resumable_ == answers_ ? kResumable : 128 + asked_;
+  return abandoned_ ? 1 : 0;
+}
+
+}  // namespace trireme::launch

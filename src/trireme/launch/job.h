@@ -1,0 +1,92 @@
+// What to do when a rank ends, somebody asks to stop, or time passes. Decides only:
+// keeper.cpp carries it out, tests drive it with a clock of their own.
+#pragma once
+#include <chrono>
+#include <optional>
+#include <vector>
+
+#include "trireme/launch/options.h"
+
+namespace trireme::launch {
+
+/// What is to be done next.
+struct Step {
+  enum class Kind {
+    Wait,    // until something happens, or until Job::wake()
+    Start,   // all ranks, as attempt number Job::attempt()
+    Signal,  // to all ranks that are left
+    Finish,  // the job is over: Job::exit_code()
+  };
+  Kind kind = Kind::Wait;
+  /// Which, where a signal is to be sent.
+  int signal = 0;
+};
+
+/// A job's course: start, run, and on the first failure or wish to stop a signal, a
+/// time of grace, and SIGKILL; then perhaps all of it again.
+///
+///     for (Step step = job.next(now); step.kind != Step::Kind::Wait;
+///          step = job.next(now)) carry_out(step);
+class Job {
+ public:
+  using Time = std::chrono::steady_clock::time_point;
+  struct Plan {
+    int ranks = 1;
+    int max_restarts = 0;
+    std::chrono::milliseconds grace = std::chrono::seconds(10);
+  };
+  explicit Job(const Plan& plan);
+
+  /// The next thing to do; call it until it says Wait or Finish.
+  Step next(Time now);
+  /// When next() should be called though nothing has happened.
+  std::optional<Time> wake() const { return wake_; }
+
+  /// A rank has ended.
+  void ended(int rank, const Ending& ending);
+  /// Somebody asks to stop, with this signal; the second time there is no more grace.
+  void stop(int signal);
+  /// Nobody waits for this job any more: no grace, no restart.
+  void abandon();
+
+  /// Whether somebody has asked to stop.
+  bool asked() const { return asked_ != 0; }
+  /// How often all ranks have been started again.
+  int attempt() const { return attempt_; }
+  /// How many ranks of this attempt run.
+  int left() const { return left_; }
+  bool running(int rank) const { return running_[static_cast<size_t>(rank)]; }
+  /// The first rank of this attempt that ended badly by itself, or null.
+  const Failure* failure() const { return failure_ ? &*failure_ : nullptr; }
+  /// The ranks that ended badly before the others were told to stop.
+  const std::vector<int>& failed() const { return failed_; }
+  /// Whether the failure is followed by another attempt.
+  bool will_restart() const;
+  int exit_code() const;
+
+ private:
+  enum class Phase { Ready, Running, Stopping, Killing, Over };
+  Step conclude();
+
+  Plan plan_;
+  Phase phase_ = Phase::Ready;
+  int attempt_ = 0;
+  int left_ = 0;
+  std::vector<bool> running_;
+  std::optional<Failure> failure_;
+  std::vector<int> failed_;
+  /// The signal that asked to stop, or 0.
+  int asked_ = 0;
+  bool hurry_ = false;
+  bool abandoned_ = false;
+  /// The ranks that ended after the wish to stop, and those that did so with
+  /// kResumable.
+  int answers_ = 0;
+  int resumable_ = 0;
+  std::optional<Time> wake_;
+};
+
+/// The exit code of a program that was stopped and can go on from what it saved.
+inline constexpr int kResumable = 75;
+
+}  // namespace trireme::launch

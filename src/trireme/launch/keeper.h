@@ -1,0 +1,87 @@
+// The process between launcher and ranks: it starts, watches and stops them. It is one
+// of its own, so that no rank outlives a launcher that is killed: it sees its end of
+// the socket close, and it inherits whatever processes the ranks leave behind.
+#pragma once
+#include <chrono>
+#include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "trireme/core/deadline.h"
+#include "trireme/launch/console.h"
+#include "trireme/launch/job.h"
+#include "trireme/launch/options.h"
+#include "trireme/launch/rank_process.h"
+#include "trireme/launch/relay.h"
+
+namespace trireme::launch {
+
+/// All that a keeper needs to know, found out before it is forked.
+struct KeeperPlan {
+  /// With a run id.
+  Options options;
+  RankBody body;
+  /// The folder for logs; empty if none are written.
+  std::filesystem::path run_folder;
+  /// The CPUs of each rank; empty: none is pinned.
+  std::vector<std::vector<int>> cpus;
+  int cores = 1;
+  ProcessState state;
+};
+
+/// Runs a job to its end. To be used in a process of its own, which is a subreaper, has
+/// the signals of kStopSignals and SIGCHLD blocked and SIGPIPE ignored.
+class Keeper {
+ public:
+  /// `front` is a socket of packets: a signal's number (an int) is passed on to the
+  /// ranks; its end means that the launcher is gone.
+  Keeper(const KeeperPlan& plan, int front);
+  ~Keeper();
+  Keeper(const Keeper&) = delete;
+  Keeper& operator=(const Keeper&) = delete;
+
+  Outcome run();
+
+ private:
+  using Clock = Deadline::Clock;
+
+  void carry_out(const Step& step);
+  void start_all();
+  void start_one(int rank, int port, const Environment& inherited);
+  int make_stream(int rank, bool err);
+  void signal_all(int signal);
+  void wait_for_events(std::optional<Clock::time_point> wake);
+  void take_signals();
+  void take_request();
+  void stop(int signal);
+  void reap();
+  void note_failure();
+  std::string stderr_end(int rank) const;
+  void sweep();
+  void flush_consoles();
+  void finish_output();
+  void leave();
+  void say(const std::string& line);
+
+  const KeeperPlan& plan_;
+  int front_;
+  int signals_ = -1;
+  int nothing_ = -1;    // /dev/null
+  bool alone_ = false;  // the launcher is gone
+  int stops_ = 0;       // how often somebody has asked to stop
+  Job job_;
+  Console out_;
+  Console err_;
+  Relay relay_;
+  std::map<pid_t, int> rank_of_;
+  std::vector<pid_t> pid_of_;
+  Clock::time_point started_;
+  std::optional<Failure> failure_;
+  bool reported_ = false;
+};
+
+/// The signals that ask a job to stop.
+inline constexpr int kStopSignals[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
+
+}  // namespace trireme::launch

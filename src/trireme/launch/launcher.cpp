@@ -1,0 +1,205 @@
+#include "trireme/launch/launcher.h"
+
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <fcntl.h>
+#include <filesystem>
+#include <iostream>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "trireme/core/error.h"
+#include "trireme/core/machine.h"
+#include "trireme/launch/await.h"
+#include "trireme/launch/keeper.h"
+#include "trireme/launch/log_files.h"
+#include "trireme/launch/placement.h"
+#include "trireme/launch/program.h"
+#include "trireme/launch/variables.h"
+
+namespace trireme::launch {
+namespace {
+
+void check(const Options& options) {
+  if (options.ranks < 1)
+    throw InvalidArgument(text(
+        "[launch] wanted at least one rank, got ",
+        options.ranks,
+        "; give the number of ranks with -n"));
+  if (options.ranks > kMostRanks)
+    throw InvalidArgument(text(
+        "[launch] wanted at most ",
+        kMostRanks,
+        " ranks on one host, got ",
+        options.ranks,
+        "; each is a process with memory and threads of its own"));
+  if (options.max_restarts < 0 || options.grace.count() < 0)
+    throw InvalidArgument(text(
+        "[launch] wanted max_restarts and grace of at least 0, got ",
+        options.max_restarts,
+        " and ",
+        options.grace.count(),
+        " ms"));
+  for (const StreamChoice* choice : {&options.redirects, &options.tee})
+    if (!choice->ranks.empty() && choice->ranks.rbegin()->first >= options.ranks)
+      throw InvalidArgument(text(
+          "[launch] wanted redirects and tee for ranks below ",
+          options.ranks,
+          ", got one for rank ",
+          choice->ranks.rbegin()->first));
+  constexpr int kMostPort = 65535;
+  if (options.master_port < 0 || options.master_port > kMostPort)
+    throw InvalidArgument(text(
+        "[launch] wanted master_port from 1 to ",
+        kMostPort,
+        ", or 0 for a free one, got ",
+        options.master_port));
+}
+
+// While it lives, descriptors 0 to 2 are open: a pipe of ours that took the place of a
+// closed stdout would be the ranks'.
+class StandardFiles {
+ public:
+  StandardFiles() {
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; ++fd)
+      if (::fcntl(fd, F_GETFD) < 0 && ::open("/dev/null", O_RDWR) == fd)
+        opened_[fd] = true;
+  }
+  ~StandardFiles() {
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; ++fd)
+      if (opened_[fd])
+        ::close(fd);
+  }
+  StandardFiles(const StandardFiles&) = delete;
+  StandardFiles& operator=(const StandardFiles&) = delete;
+
+ private:
+  bool opened_[STDERR_FILENO + 1] = {};
+};
+
+// What does not outlive an exec is of no use to ranks that are programs. Kept open
+// here, it would keep others from seeing its end: another job's keeper, for one.
+void close_private(int socket) {
+  std::vector<int> open;
+  std::error_code error;
+  for (std::filesystem::directory_iterator entry("/proc/self/fd", error), end;
+       !error && entry != end;
+       entry.increment(error))
+    open.push_back(std::atoi(entry->path().filename().c_str()));
+  for (const int fd : open)
+    if (const int flags = ::fcntl(fd, F_GETFD);
+        fd > STDERR_FILENO && fd != socket && flags >= 0 && (flags & FD_CLOEXEC) != 0)
+      ::close(fd);
+}
+
+// Two pipes a rank, and some for ourselves; ranks get the old limit back.
+void raise_file_limit(int ranks) {
+  rlimit limit{};
+  const rlim_t wanted = 64 + 4 * static_cast<rlim_t>(ranks);
+  if (::getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < wanted) {
+    limit.rlim_cur = std::min(wanted, limit.rlim_max);
+    ::setrlimit(RLIMIT_NOFILE, &limit);
+  }
+}
+
+KeeperPlan make_plan(const Options& options, RankBody body) {
+  KeeperPlan plan{.options = options, .body = std::move(body)};
+  if (plan.options.run_id.empty())
+    plan.options.run_id = fresh_run_id();
+  if (options.redirects.any() || options.tee.any()) {
+    plan.run_folder = make_run_folder(options.log_dir, plan.options.run_id);
+    if (options.log_dir.empty())
+      std::cerr << "[launch] the ranks' output goes to " << plan.run_folder.string()
+                << std::endl;
+  }
+  plan.cores = available_cores();
+  if (options.pin)
+    plan.cpus = plan_cores(read_cpus(allowed_cpus()), options.ranks);
+  return plan;
+}
+
+// The life of the keeper's process.
+[[noreturn]] void keep(const KeeperPlan& plan, int socket) {
+  ::setsid();
+  ::prctl(PR_SET_CHILD_SUBREAPER, 1);
+  ::signal(SIGPIPE, SIG_IGN);
+  ::signal(SIGCHLD, SIG_DFL);  // ignored, it would take the ranks' exit codes away
+  sigset_t child;
+  ::sigemptyset(&child);
+  ::sigaddset(&child, SIGCHLD);
+  ::pthread_sigmask(SIG_BLOCK, &child, nullptr);
+  if (!plan.body.function)
+    close_private(socket);
+  raise_file_limit(plan.options.ranks);
+  int code = 0;
+  try {
+    Keeper keeper(plan, socket);
+    send_outcome(socket, keeper.run());
+  } catch (const std::exception& error) {
+    send_error(socket, error.what());
+    code = 1;
+  }
+  ::_exit(code);
+}
+
+Outcome run(const Options& options, RankBody body) {
+  const StandardFiles files;
+  KeeperPlan plan = make_plan(options, std::move(body));
+  const SignalScope signals;
+  plan.state = signals.before();
+  int ends[2];
+  if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0)
+    throw Error(text("[launch] wanted a socket, got ", errno_text(errno)));
+  std::cout.flush();
+  std::cerr.flush();
+  std::fflush(nullptr);
+  const pid_t keeper = ::fork();
+  if (keeper == 0) {
+    ::close(ends[0]);
+    ::close(signals.fd());
+    keep(plan, ends[1]);
+  }
+  const int code = errno;
+  ::close(ends[1]);
+  if (keeper < 0) {
+    ::close(ends[0]);
+    throw Error(text("[launch] wanted a process for the job, got ", errno_text(code)));
+  }
+  return await_outcome({.keeper = keeper, .socket = ends[0], .signals = signals.fd()});
+}
+
+size_t thread_count() {
+  std::error_code error;
+  size_t count = 0;
+  for (std::filesystem::directory_iterator entry("/proc/self/task", error), end;
+       !error && entry != end;
+       entry.increment(error))
+    ++count;
+  return count;
+}
+
+}  // namespace
+
+Outcome spawn(const Options& options, const std::vector<std::string>& command) {
+  check(options);
+  if (command.empty())
+    throw InvalidArgument("[launch] wanted a program to run, got none");
+  const Environment here = Environment::of_process();
+  const std::string program =
+      find_program(command[0], here.find("PATH").value_or("/usr/bin:/bin"));
+  return run(options, {.program = program, .arguments = command, .function = {}});
+}
+
+Outcome spawn(const Options& options, const std::function<int(int rank)>& body) {
+  check(options);
+  if (const size_t threads = thread_count(); threads > 1)
+    throw InvalidArgument(text(
+        "[launch] wanted to fork ranks from a process with one thread, got ",
+        threads,
+        "; call spawn() earlier, or give it a program"));
+  return run(options, {.program = {}, .arguments = {}, .function = body});
+}
+
+}  // namespace trireme::launch

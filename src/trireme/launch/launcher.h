@@ -1,0 +1,34 @@
+// Starts the ranks of a job on this host and waits for them: `trireme run` as a call.
+#pragma once
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "trireme/launch/options.h"
+
+namespace trireme::launch {
+
+/// Runs a program as the ranks of a job and waits until all have ended. `command` is
+/// the program (looked for in PATH if it has no slash) and its arguments.
+///
+///     launch::Outcome outcome = launch::spawn({.ranks = 4}, {"./train",
+///     "--epochs=2"}); return outcome.exit_code;
+///
+/// Each rank finds the variables that torchrun sets. When one fails, the others get
+/// SIGTERM and, after options.grace, SIGKILL; a report with the end of its stderr goes
+/// to stderr. While this call waits, SIGINT, SIGTERM, SIGHUP and SIGQUIT that reach the
+/// calling thread stop the job, and SIGUSR1, SIGUSR2, SIGTSTP and SIGCONT go to the
+/// ranks; so a program with threads should block them in its other threads. No rank,
+/// nor any process that it has started, outlives the call or this process.
+/// InvalidArgument if an option is wrong or the program cannot be run.
+Outcome spawn(const Options& options, const std::vector<std::string>& command);
+
+/// The same with a function of this program: each rank is a fork of this process, and
+/// exits with what the function returns, or 1 if it throws. Call it before the program
+/// starts threads (OpenMP and libtorch do at their first large operation):
+/// InvalidArgument otherwise, because a fork has none of them.
+///
+///     launch::spawn({.ranks = 2}, [](int rank) { return train(comm::init(), rank); });
+Outcome spawn(const Options& options, const std::function<int(int rank)>& body);
+
+}  // namespace trireme::launch

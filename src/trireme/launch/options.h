@@ -1,0 +1,110 @@
+// What a job on this host is told, and what came of it.
+#pragma once
+#include <chrono>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "trireme/core/environment.h"
+
+namespace trireme::launch {
+
+/// More ranks than this are refused: a host of that size does not exist, and the shm
+/// backend would refuse them too, only later.
+inline constexpr int kMostRanks = 2048;
+
+/// Which of stdout and stderr a setting is about.
+struct Streams {
+  bool out = false;
+  bool err = false;
+  bool any() const { return out || err; }
+  bool operator==(const Streams&) const = default;
+};
+
+/// The streams of every rank, or of some ranks.
+struct StreamChoice {
+  Streams all;
+  /// What differs; a rank that is not here has `all`.
+  std::map<int, Streams> ranks;
+
+  Streams of(int rank) const;
+  bool any() const;
+};
+
+/// Reads torchrun's way of naming streams: "0" none, "1" stdout, "2" stderr, "3" both,
+/// or by rank as "0:3,1:2". InvalidArgument names `option` on anything else.
+StreamChoice parse_stream_choice(std::string_view option, std::string_view value);
+
+/// How to start the ranks of a job. The defaults suit most programs.
+///
+///     launch::Options options{.ranks = 4, .max_restarts = 2};
+struct Options {
+  int ranks = 1;
+  /// How often all ranks are started again after a failure.
+  int max_restarts = 0;
+  /// The time between SIGTERM and SIGKILL for ranks that have to stop.
+  std::chrono::milliseconds grace = std::chrono::seconds(10);
+  /// Gives each rank cores of its own, within one NUMA node where that is possible.
+  /// With more ranks than cores there is nothing to give, and none is pinned.
+  bool pin = true;
+  /// Puts "[rank 3] " in front of each line that a rank prints.
+  bool prefix = false;
+  /// Streams that go to files in log_dir instead of here.
+  StreamChoice redirects;
+  /// Streams that go to files in log_dir and here, each line with its rank.
+  StreamChoice tee;
+  /// Where the files of redirects and tee go: log_dir/RUN/attempt_K/RANK/stdout.log.
+  /// Empty: a folder of its own for temporary files.
+  std::filesystem::path log_dir;
+  /// What tells this job from others; empty: a new one.
+  std::string run_id;
+  /// Where a program that needs a store on the network lets rank 0 listen.
+  std::string master_addr = "127.0.0.1";
+  /// 0: one that is free now.
+  int master_port = 0;
+  /// Set for every rank, over the variables of this process.
+  Environment::Variables variables;
+};
+
+/// How a process ended.
+struct Ending {
+  int exit_code = 0;
+  /// The signal that ended it, or 0.
+  int signal = 0;
+  bool core_dumped = false;
+
+  bool good() const { return exit_code == 0 && signal == 0; }
+  /// As a shell gives it: 128 + n after signal n.
+  int shell_code() const { return signal != 0 ? 128 + signal : exit_code; }
+  bool operator==(const Ending&) const = default;
+};
+
+/// "exited with code 3", "was ended by SIGSEGV (core dumped)".
+std::string to_string(const Ending& ending);
+/// "SIGSEGV"; "signal 99" if it has no name.
+std::string signal_name(int signal);
+
+/// The rank where the trouble began.
+struct Failure {
+  int rank = 0;
+  Ending ending;
+  /// The end of what it wrote to stderr.
+  std::string last_lines;
+};
+
+/// What came of a job.
+struct Outcome {
+  /// 0 if all ranks ended well; else the failed rank's code, as a shell gives it, or
+  /// 128 + n if the job was stopped by signal n (75 if all ranks answered it with
+  /// that: stopped, but ready to go on).
+  int exit_code = 0;
+  /// How often all ranks were started again.
+  int restarts = 0;
+  /// The last failure, also if the ranks were started again and then ended well.
+  std::optional<Failure> failure;
+};
+
+}  // namespace trireme::launch

@@ -1,0 +1,139 @@
+#include "trireme/launch/rank_process.h"
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <iostream>
+#include <sched.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include "trireme/core/error.h"
+
+namespace trireme::launch {
+namespace {
+
+constexpr int kCannotStart = 127;  // as a shell says it
+
+// The pointers that exec wants, made before the fork: in the child of a program with
+// threads nothing may be allocated.
+std::vector<char*> pointers(const std::vector<std::string>& words) {
+  std::vector<char*> list;
+  for (const std::string& word : words)
+    list.push_back(const_cast<char*>(word.c_str()));
+  list.push_back(nullptr);
+  return list;
+}
+
+std::vector<std::string> as_lines(const Environment::Variables& variables) {
+  std::vector<std::string> lines;
+  for (const auto& [name, value] : variables)
+    lines.push_back(text(name, "=", value));
+  return lines;
+}
+
+void pin(const std::vector<int>& cpus) {
+  if (cpus.empty())
+    return;
+  std::vector<cpu_set_t> mask(static_cast<size_t>(cpus.back()) / CPU_SETSIZE + 1);
+  const size_t bytes = mask.size() * sizeof(cpu_set_t);
+  for (const int cpu : cpus)
+    CPU_SET_S(static_cast<size_t>(cpu), bytes, mask.data());
+  // Without it the rank is only slower.
+  (void)::sched_setaffinity(0, bytes, mask.data());
+}
+
+void take_place(const RankStart& start, const ProcessState& state, pid_t parent) {
+  ::setpgid(0, 0);
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (::getppid() != parent)
+    ::_exit(kCannotStart);
+  pin(start.cpus);
+  const int fds[] = {start.in, start.out, start.err};
+  for (int target = 0; target < 3; ++target)
+    if (fds[target] >= 0)
+      ::dup2(fds[target], target);
+  for (const int fd : {start.out, start.err})
+    if (fd > STDERR_FILENO)
+      ::close(fd);
+  state.restore();
+}
+
+[[noreturn]] void become(
+    const std::string& program, char* const* arguments, char* const* variables) {
+  ::execve(program.c_str(), arguments, variables);
+  const char* reason = ::strerrordesc_np(errno);
+  for (const char* part :
+       {"[launch] cannot start ",
+        program.c_str(),
+        ": ",
+        reason != nullptr ? reason : "unknown error",
+        "\n"})
+    if (::write(STDERR_FILENO, part, std::strlen(part)) < 0)
+      break;
+  ::_exit(kCannotStart);
+}
+
+[[noreturn]] void run_function(const RankStart& start) {
+  start.leave();
+  ::clearenv();
+  for (const auto& [name, value] : start.variables)
+    ::setenv(name.c_str(), value.c_str(), 1);
+  int code = 1;
+  try {
+    code = start.body->function(start.rank);
+  } catch (const std::exception& error) {
+    std::cerr << "[launch] rank " << start.rank << " threw: " << error.what() << "\n";
+  } catch (...) {
+    std::cerr << "[launch] rank " << start.rank
+              << " threw something that is not a std::exception\n";
+  }
+  // Not exit(): what the launcher has registered for its own end is not this process's.
+  std::cout.flush();
+  std::cerr.flush();
+  std::fflush(nullptr);
+  ::_exit(code);
+}
+
+}  // namespace
+
+ProcessState ProcessState::now() {
+  ProcessState state{};
+  ::pthread_sigmask(SIG_SETMASK, nullptr, &state.signals);
+  ::sigaction(SIGPIPE, nullptr, &state.on_pipe);
+  ::sigaction(SIGCHLD, nullptr, &state.on_child);
+  ::getrlimit(RLIMIT_NOFILE, &state.files);
+  return state;
+}
+
+void ProcessState::restore() const {
+  ::setrlimit(RLIMIT_NOFILE, &files);
+  ::sigaction(SIGPIPE, &on_pipe, nullptr);
+  ::sigaction(SIGCHLD, &on_child, nullptr);
+  ::pthread_sigmask(SIG_SETMASK, &signals, nullptr);
+}
+
+pid_t start_rank(const RankStart& start, const ProcessState& state) {
+  const auto lines = as_lines(start.variables);
+  const auto arguments = pointers(start.body->arguments);
+  const auto variables = pointers(lines);
+  const pid_t parent = ::getpid();
+  const pid_t pid = ::fork();
+  if (pid < 0)
+    throw Error(text(
+        "[launch] wanted to start rank ",
+        start.rank,
+        ", got ",
+        errno_text(errno),
+        "; start fewer ranks, or raise the limit of processes (ulimit -u)"));
+  if (pid > 0) {
+    ::setpgid(pid, pid);  // whoever is first: signals to the group must not miss it
+    return pid;
+  }
+  take_place(start, state, parent);
+  if (start.body->function)
+    run_function(start);
+  become(start.body->program, arguments.data(), variables.data());
+}
+
+}  // namespace trireme::launch

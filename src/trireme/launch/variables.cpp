@@ -1,0 +1,76 @@
+#include "trireme/launch/variables.h"
+
+#include <algorithm>
+#include <arpa/inet.h>
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "trireme/core/error.h"
+
+namespace trireme::launch {
+
+Environment::Variables rank_variables(
+    const JobPlace& place,
+    int rank,
+    const Environment& inherited,
+    const Environment::Variables& extra) {
+  Environment::Variables all = inherited.with_prefix("");
+  for (const auto& [name, value] : extra)
+    all[name] = value;
+  const std::string own = text(rank), ranks = text(place.ranks);
+  const std::pair<const char*, std::string> torchrun[] = {
+      {"RANK", own},
+      {"LOCAL_RANK", own},
+      {"ROLE_RANK", own},
+      {"GROUP_RANK", "0"},
+      {"WORLD_SIZE", ranks},
+      {"LOCAL_WORLD_SIZE", ranks},
+      {"ROLE_WORLD_SIZE", ranks},
+      {"GROUP_WORLD_SIZE", "1"},
+      {"ROLE_NAME", "default"},
+      {"MASTER_ADDR", place.master_addr},
+      {"MASTER_PORT", text(place.master_port)},
+      {"TORCHELASTIC_RESTART_COUNT", text(place.restart_count)},
+      {"TORCHELASTIC_MAX_RESTARTS", text(place.max_restarts)},
+      {"TORCHELASTIC_RUN_ID", place.run_id},
+      // Nobody listens at MASTER_PORT before rank 0 does: a PyTorch program has to make
+      // its store itself.
+      {"TORCHELASTIC_USE_AGENT_STORE", "False"}};
+  for (const auto& [name, value] : torchrun)
+    all.insert_or_assign(name, value);
+  all.try_emplace("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1");
+  all.try_emplace("OMP_NUM_THREADS", text(std::max(1, place.cores / place.ranks)));
+  return all;
+}
+
+int free_port() {
+  const int socket = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t length = sizeof(address);
+  auto* any = reinterpret_cast<sockaddr*>(&address);
+  const bool found = socket >= 0 && ::bind(socket, any, length) == 0 &&
+                     ::getsockname(socket, any, &length) == 0;
+  const int code = errno;
+  if (socket >= 0)
+    ::close(socket);
+  if (!found)
+    throw Error(text(
+        "[launch] wanted a free port on 127.0.0.1, got ",
+        errno_text(code),
+        "; is the loopback interface up?"));
+  return ntohs(address.sin_port);
+}
+
+std::string fresh_run_id() {
+  static std::atomic<int> count{0};
+  const auto now = std::chrono::system_clock::now().time_since_epoch().count();
+  return text("run-", ::getpid(), "-", now, "-", ++count);
+}
+
+}  // namespace trireme::launch

@@ -1,0 +1,236 @@
+// The command line of `trireme run`. What becomes of the ranks is in tests/integration.
+#include "trireme/cli/run.h"
+
+#include <sstream>
+
+#include <CLI/CLI.hpp>
+#include <gtest/gtest.h>
+
+#include "trireme/cli/front.h"
+#include "trireme/core/error.h"
+#include "trireme/testing/scratch_folder.h"
+
+namespace trireme::cli {
+namespace {
+
+using Words = std::vector<std::string>;
+
+RunArguments parse(const Words& words) {
+  CLI::App run("test", "run");
+  RunArguments arguments;
+  add_run_options(run, arguments);
+  Words before = split_command(words, arguments);
+  std::reverse(before.begin(), before.end());
+  run.parse(before);
+  return arguments;
+}
+
+std::string refusal(const Words& words) {
+  try {
+    parse(words);
+    return "took it";
+  } catch (const InvalidArgument& error) {
+    return error.what();
+  } catch (const CLI::ParseError& error) {
+    return text("parser: ", error.what());
+  }
+}
+
+struct Outcome {
+  int code = 0;
+  std::string out;
+  std::string err;
+};
+
+Outcome front(Words words) {
+  words.insert(words.begin(), "run");
+  std::ostringstream out, err;
+  const int code = run_front(words, out, err);
+  return {code, out.str(), err.str()};
+}
+
+TEST(RunArguments, HaveTheirDefaults) {
+  const RunArguments arguments = parse({"--", "./train"});
+  EXPECT_EQ(arguments.ranks, "1");
+  EXPECT_EQ(arguments.max_restarts, 0);
+  EXPECT_EQ(arguments.grace_seconds, 10);
+  EXPECT_FALSE(arguments.prefix);
+  EXPECT_FALSE(arguments.no_pin);
+  EXPECT_EQ(arguments.command, Words{"./train"});
+}
+
+TEST(RunArguments, AreReadInBothSpellings) {
+  for (const Words& words :
+       {Words{
+            "-n",
+            "4",
+            "--max-restarts",
+            "3",
+            "--log-dir",
+            "logs",
+            "--master-addr",
+            "h",
+            "--master-port",
+            "99",
+            "--rdzv-id",
+            "job",
+            "--no-python"},
+        Words{
+            "--nproc-per-node=4",
+            "--max_restarts=3",
+            "--log_dir=logs",
+            "--master_addr=h",
+            "--master_port=99",
+            "--rdzv_id=job",
+            "--no_python"},
+        Words{
+            "--nproc_per_node",
+            "4",
+            "--max_restarts",
+            "3",
+            "--log_dir",
+            "logs",
+            "--master_addr",
+            "h",
+            "--master_port",
+            "99",
+            "--rdzv_id",
+            "job",
+            "--standalone"}}) {
+    Words all = words;
+    for (const char* word :
+         {"--tee",
+          "3",
+          "-r",
+          "0:1",
+          "--prefix",
+          "--no-pin",
+          "--grace",
+          "0.5",
+          "--nnodes",
+          "1",
+          "--",
+          "x"})
+      all.emplace_back(word);
+    const RunArguments arguments = parse(all);
+    EXPECT_EQ(arguments.ranks, "4");
+    EXPECT_EQ(arguments.max_restarts, 3);
+    EXPECT_EQ(arguments.log_dir, "logs");
+    EXPECT_EQ(arguments.master_addr, "h");
+    EXPECT_EQ(arguments.master_port, 99);
+    EXPECT_EQ(arguments.run_id, "job");
+    EXPECT_EQ(arguments.tee, "3");
+    EXPECT_EQ(arguments.redirects, "0:1");
+    EXPECT_EQ(arguments.grace_seconds, 0.5);
+    EXPECT_EQ(arguments.nodes, "1");
+    EXPECT_TRUE(arguments.prefix);
+    EXPECT_TRUE(arguments.no_pin);
+    EXPECT_EQ(arguments.command, Words{"x"});
+  }
+}
+
+TEST(RunArguments, LeaveTheProgramItsOwn) {
+  const Words own{"./train", "--tee", "3", "-n", "8", "--help", "", "a b", "-x"};
+  Words words{"-n", "2", "--"};
+  words.insert(words.end(), own.begin(), own.end());
+  EXPECT_EQ(parse(words).command, own);
+  EXPECT_EQ(parse(words).ranks, "2");
+  words.erase(words.begin() + 2);  // also without dashes
+  EXPECT_EQ(parse(words).command, own);
+  EXPECT_EQ(parse(words).ranks, "2");
+}
+
+TEST(RunArguments, KnowWhoseTheDashesAre) {
+  EXPECT_EQ(parse({"./p", "a", "--", "b"}).command, (Words{"./p", "a", "--", "b"}));
+  EXPECT_EQ(parse({"--", "./p", "--", "b"}).command, (Words{"./p", "--", "b"}));
+  EXPECT_EQ(parse({"-n", "2", "./p", "--"}).command, (Words{"./p", "--"}));
+}
+
+TEST(RunArguments, RefuseWhatIsNoOption) {
+  EXPECT_EQ(
+      refusal({"--max-restart", "3", "./p"}),
+      "[cli] wanted an option of trireme run or a program, got \"--max-restart\"; did "
+      "you mean --max-restarts?");
+  EXPECT_TRUE(refusal({"-q", "--", "./p"})
+                  .starts_with("[cli] wanted an option of trireme run or a program"))
+      << refusal({"-q", "--", "./p"});
+  for (const Words& words :
+       {Words{}, Words{"-n", "2"}, Words{"--"}, Words{"-n", "2", "--"}})
+    EXPECT_TRUE(refusal(words).starts_with("[cli] wanted a program to run, got none; "))
+        << refusal(words);
+}
+
+TEST(RunArguments, RefuseValuesOutsideTheirRange) {
+  for (const Words& words :
+       {Words{"--grace", "-1"},
+        Words{"--grace", "1e9"},
+        Words{"--grace", "x"},
+        Words{"--max-restarts", "-1"},
+        Words{"--max-restarts", "x"},
+        Words{"--master-port", "0"},
+        Words{"--master-port", "65536"},
+        Words{"--log-dir"}}) {
+    Words all = words;
+    if (words.size() > 1)
+      all.insert(all.end(), {"--", "true"});
+    EXPECT_TRUE(refusal(all).starts_with("parser: ")) << words[0] << refusal(all);
+  }
+}
+
+TEST(RunCommand, HelpsWithExamples) {
+  const Outcome outcome = front({"--help"});
+  EXPECT_EQ(outcome.code, 0);
+  for (const char* part :
+       {"Usage: trireme run [OPTIONS] [--] PROGRAM [ARGUMENTS]",
+        "--nproc-per-node",
+        "trireme run -n 4 -- ./train --epochs 2"})
+    EXPECT_NE(outcome.out.find(part), std::string::npos) << part << outcome.out;
+}
+
+TEST(RunCommand, WrongUsageIsTwoWithAReason) {
+  const testing::ScratchFolder folder;
+  const std::string plain = folder.write("plain", "text");
+  const std::pair<Words, const char*> cases[] = {
+      {{}, "trireme: [cli] wanted a program to run, got none; "},
+      {{"-n", "0", "--", "true"},
+       "trireme: [launch] wanted at least one rank, got 0; "},
+      {{"-n", "-2", "--", "true"},
+       "trireme: [launch] wanted at least one rank, got -2"},
+      {{"-n", "10000", "--", "true"},
+       "trireme: [launch] wanted at most 2048 ranks on one host, got 10000; "},
+      {{"-n", "two", "--", "true"}, "trireme: [cli] wanted the number of ranks (-n)"},
+      {{"--nnodes", "2", "--", "true"},
+       "trireme: [cli] wanted --nnodes 1, got 2; this "},
+      {{"--nnodes", "1:4", "--", "true"},
+       "trireme: [cli] wanted --nnodes 1, got 1:4; "},
+      {{"--nnodes", "many", "--", "true"},
+       "trireme: [cli] wanted --nnodes to be a number of hosts, got \"many\""},
+      {{"--tee", "4", "--", "true"}, "trireme: [launch] wanted --tee to be 0 (none)"},
+      {{"--redirects", "1:1", "--", "true"},
+       "trireme: [launch] wanted redirects and tee for ranks below 1, got one for rank "
+       "1"},
+      {{"--grace", "nan", "--", "true"},
+       "trireme: [cli] wanted --grace to be a time in seconds, got nan"},
+      {{"--tee", "3", "--log-dir", plain, "--", "true"},
+       "trireme: [launch] wanted to write logs to "},
+      {{"--", "/no/such/program"},
+       "trireme: [launch] wanted a program that can be run"},
+      {{"--", plain}, "trireme: [launch] wanted a program that can be run"}};
+  for (const auto& [words, wanted] : cases) {
+    const Outcome outcome = front(words);
+    EXPECT_EQ(outcome.code, 2) << wanted;
+    EXPECT_EQ(outcome.out, "");
+    EXPECT_TRUE(outcome.err.starts_with(wanted)) << outcome.err;
+    EXPECT_EQ(outcome.err.find('\n'), outcome.err.size() - 1) << "one line";
+  }
+  EXPECT_EQ(front({"--grace", "-1", "--", "true"}).code, 2);
+}
+
+TEST(RunCommandProcs, GivesTheCodeOfTheRanks) {
+  EXPECT_EQ(front({"-n", "2", "--", "true"}).code, 0);
+  EXPECT_EQ(front({"-n", "2", "--", "sh", "-c", "exit 3"}).code, 3);
+  EXPECT_EQ(front({"sh", "-c", "kill -9 $$"}).code, 137);
+}
+
+}  // namespace
+}  // namespace trireme::cli

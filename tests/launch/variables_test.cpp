@@ -1,0 +1,118 @@
+#include "trireme/launch/variables.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <set>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <gtest/gtest.h>
+
+#include "trireme/core/launch_env.h"
+
+namespace trireme::launch {
+namespace {
+
+constexpr int kCores = 12;
+
+JobPlace place() {
+  return {
+      .ranks = 4,
+      .run_id = "job 7",
+      .master_addr = "127.0.0.1",
+      .master_port = 4711,
+      .restart_count = 1,
+      .max_restarts = 3,
+      .cores = kCores};
+}
+
+TEST(RankVariables, AreThoseOfTorchrun) {
+  const auto all = rank_variables(place(), 2, Environment(), {});
+  const Environment::Variables wanted = {
+      {"RANK", "2"},
+      {"LOCAL_RANK", "2"},
+      {"ROLE_RANK", "2"},
+      {"GROUP_RANK", "0"},
+      {"WORLD_SIZE", "4"},
+      {"LOCAL_WORLD_SIZE", "4"},
+      {"ROLE_WORLD_SIZE", "4"},
+      {"GROUP_WORLD_SIZE", "1"},
+      {"ROLE_NAME", "default"},
+      {"MASTER_ADDR", "127.0.0.1"},
+      {"MASTER_PORT", "4711"},
+      {"TORCHELASTIC_RESTART_COUNT", "1"},
+      {"TORCHELASTIC_MAX_RESTARTS", "3"},
+      {"TORCHELASTIC_RUN_ID", "job 7"},
+      {"TORCHELASTIC_USE_AGENT_STORE", "False"},
+      {"TORCH_NCCL_ASYNC_ERROR_HANDLING", "1"},
+      {"OMP_NUM_THREADS", "3"}};
+  EXPECT_EQ(all, wanted);
+}
+
+TEST(RankVariables, AreWhatCommInitReads) {
+  const LaunchEnv launch =
+      read_launch_env(Environment(rank_variables(place(), 3, Environment(), {})));
+  EXPECT_EQ(launch.launcher, Launcher::Torchrun);
+  EXPECT_EQ(launch.rank, 3);
+  EXPECT_EQ(launch.local_rank, 3);
+  EXPECT_EQ(launch.world_size, 4);
+  EXPECT_TRUE(launch.one_host());
+  EXPECT_EQ(launch.run_id, "job 7");
+  EXPECT_EQ(launch.restart_count, 1);
+}
+
+TEST(RankVariables, WinOverWhatWasSetBefore) {
+  const Environment inherited{
+      {"RANK", "7"},
+      {"WORLD_SIZE", "9"},
+      {"TORCHELASTIC_RUN_ID", "older"},
+      {"HOME", "/root"},
+      {"MINE", "1"},
+      {"EMPTY", ""}};
+  const auto all =
+      rank_variables(place(), 0, inherited, {{"MINE", "2"}, {"LOCAL_RANK", "8"}});
+  EXPECT_EQ(all.at("RANK"), "0");
+  EXPECT_EQ(all.at("WORLD_SIZE"), "4");
+  EXPECT_EQ(all.at("LOCAL_RANK"), "0");
+  EXPECT_EQ(all.at("TORCHELASTIC_RUN_ID"), "job 7");
+  EXPECT_EQ(all.at("HOME"), "/root");
+  EXPECT_EQ(all.at("MINE"), "2");
+  EXPECT_EQ(all.at("EMPTY"), "");
+}
+
+TEST(RankVariables, LeaveTheNumberOfThreadsThatSomebodyHasSet) {
+  const Environment five{{"OMP_NUM_THREADS", "5"}};
+  EXPECT_EQ(rank_variables(place(), 0, five, {}).at("OMP_NUM_THREADS"), "5");
+  const Environment::Variables six{{"OMP_NUM_THREADS", "6"}};
+  EXPECT_EQ(rank_variables(place(), 0, five, six).at("OMP_NUM_THREADS"), "6");
+}
+
+TEST(RankVariables, GiveEachRankAtLeastOneThread) {
+  JobPlace crowded = place();
+  crowded.ranks = kCores + 1;
+  EXPECT_EQ(rank_variables(crowded, 0, Environment(), {}).at("OMP_NUM_THREADS"), "1");
+}
+
+TEST(FreePort, CanBeListenedAt) {
+  const int port = free_port();
+  ASSERT_GT(port, 0);
+  ASSERT_LT(port, 65536);
+  const int socket = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  address.sin_port = htons(static_cast<uint16_t>(port));
+  EXPECT_EQ(::bind(socket, reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+  EXPECT_EQ(::listen(socket, 1), 0);
+  ::close(socket);
+}
+
+TEST(FreshRunId, IsAnotherEachTime) {
+  std::set<std::string> ids;
+  for (int i = 0; i < 1000; ++i)
+    ids.insert(fresh_run_id());
+  EXPECT_EQ(ids.size(), 1000u);
+}
+
+}  // namespace
+}  // namespace trireme::launch
