@@ -12,8 +12,10 @@ endfunction()
 
 trireme_add_script_test(tools.check_layers tools/check_layers.py)
 trireme_add_script_test(tools.check_format tools/check_format.py)
+trireme_add_script_test(tools.check_inventory tools/check_inventory.py)
 trireme_add_script_test(tools.check_layers_test tests/tools/check_layers_test.py)
 trireme_add_script_test(tools.check_format_test tests/tools/check_format_test.py)
+trireme_add_script_test(tools.check_inventory_test tests/tools/check_inventory_test.py)
 trireme_add_script_test(script.trireme_test tests/script/trireme_test.py)
 
 if(TRIREME_PROGRAMS)
@@ -21,4 +23,9 @@ if(TRIREME_PROGRAMS)
     "${PROJECT_SOURCE_DIR}/tests/integration/readme_test.py" $<TARGET_FILE:trireme>)
   set_tests_properties(integration.readme PROPERTIES LABELS ranks TIMEOUT 60
     ENVIRONMENT "${TRIREME_TEST_ENVIRONMENT}")
+
+  # Our schedules are torch's; with the Python of TRIREME_PYTHON.
+  add_test(NAME peer.schedule COMMAND Python3::Interpreter -B
+    "${PROJECT_SOURCE_DIR}/tests/peer/schedule_peer.py" $<TARGET_FILE:trireme>)
+  set_tests_properties(peer.schedule PROPERTIES LABELS peer TIMEOUT 300 SKIP_RETURN_CODE 77)
 endif()

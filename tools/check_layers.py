@@ -33,7 +33,8 @@ LAYERS = {
 }
 
 # cli holds two programs. The files of `trireme`, which starts without libtorch, by stem:
-LIBTORCH_FREE_CLI = {"doctor_front", "front", "machine_facts", "main", "nearest", "output",
+LIBTORCH_FREE_CLI = {"child", "doctor_front", "front", "machine_facts", "main", "nearest", "output",
+                     "rank_count", "run", "schedule", "schedule_options",
                      "run_torch", "variables"}
 
 # Sources without a test file of their own, each with the reason.

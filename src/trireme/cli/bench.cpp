@@ -9,7 +9,10 @@
 #include "trireme/cli/bench_comm.h"
 #include "trireme/cli/bench_comm_worker.h"
 #include "trireme/cli/bench_json.h"
+#include "trireme/cli/bench_launch.h"
 #include "trireme/cli/bench_peer.h"
+#include "trireme/cli/bench_schedule.h"
+#include "trireme/cli/bench_schedule_worker.h"
 #include "trireme/cli/nearest.h"
 #include "trireme/core/error.h"
 #include "trireme/core/escape.h"
@@ -39,8 +42,18 @@ int work_comm(const BenchCommand& command) {
   return run_comm_worker({.thread_ranks = command.worker_threads});
 }
 
+int work_launch(const BenchCommand&) {
+  return run_launch_worker();
+}
+
+int work_schedule(const BenchCommand&) {
+  return run_schedule_worker(std::cin, std::cout);
+}
+
 constexpr Bench kBenches[] = {
     {"comm", bench_comm, work_comm},
+    {"launch", bench_launch, work_launch},
+    {"schedule", bench_schedule, work_schedule},
 };
 
 const Bench& find_bench(const std::string& name) {
@@ -53,14 +66,14 @@ const Bench& find_bench(const std::string& name) {
   std::string all;
   for (const std::string& one : names)
     all += text(all.empty() ? "" : ", ", one);
+  const std::string meant = nearest(name, names);
   throw InvalidArgument(text(
       "[cli] expected a benchmark (",
       all,
       "), got ",
       in_quotes(name),
-      "; did you mean ",
-      nearest(name, names),
-      "?"));
+      meant.empty() ? "; see trireme bench --help"
+                    : text("; did you mean ", meant, "?")));
 }
 
 // A run takes minutes: what would fail at its end should fail now.
@@ -141,7 +154,8 @@ void add_bench(CLI::App& app, int& exit_code) {
   auto command = std::make_shared<BenchCommand>();
   CLI::App* bench =
       app.add_subcommand("bench", "Figures beside PyTorch: ours and the peer in turn");
-  CLI::Option* what = bench->add_option("WHAT", command->what, "The benchmark: comm");
+  CLI::Option* what = bench->add_option(
+      "WHAT", command->what, "The benchmark: comm, launch or schedule");
   bench->add_flag("--quick", command->measure.quick, "Fewer rounds: under a minute");
   bench->add_flag(
       "--check",
@@ -169,7 +183,7 @@ void add_bench(CLI::App& app, int& exit_code) {
   bench->footer("Example: trireme bench comm --quick --json comm.json");
   bench->callback([command, what, &exit_code] {
     if (what->empty() && command->worker.empty())
-      throw CLI::RequiredError("WHAT (comm)");
+      throw CLI::RequiredError("WHAT (comm, launch or schedule)");
     exit_code = run_command(*command);
   });
 }

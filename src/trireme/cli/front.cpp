@@ -9,7 +9,9 @@
 #include "trireme/cli/doctor_front.h"
 #include "trireme/cli/nearest.h"
 #include "trireme/cli/output.h"
+#include "trireme/cli/run.h"
 #include "trireme/cli/run_torch.h"
+#include "trireme/cli/schedule.h"
 #include "trireme/core/error.h"
 #include "trireme/core/escape.h"
 #include "trireme/version.h"
@@ -34,6 +36,14 @@ constexpr std::array kCommands = {
         .does = "Train a model; for now a demo: a small network on two ranks",
         .example = "trireme train",
         .torch = true},
+    Command{
+        .name = "run",
+        .does = "Start a program as the ranks of a job on this host",
+        .example = "trireme run -n 4 -- ./program"},
+    Command{
+        .name = "schedule",
+        .does = "Show, check, simulate and choose pipeline schedules",
+        .example = "trireme schedule show 1F1B --ranks 4 --microbatches 8"},
     Command{
         .name = "bench",
         .does = "Measure Trireme beside PyTorch",
@@ -78,31 +88,44 @@ struct DoctorArguments {
   std::string flight;
 };
 
-void add_commands(CLI::App& app, DoctorArguments& doctor) {
+void add_doctor_options(CLI::App& sub, DoctorArguments& doctor) {
+  sub.footer(
+      "Examples:\n"
+      "  trireme doctor                 what a bug report should hold\n"
+      "  trireme doctor --json          the same as one JSON object\n"
+      "  trireme doctor --flight DIR    which rank diverged, and at which call; a "
+      "job that\n"
+      "                                 stops says in its log where its records are");
+  sub.add_flag("--json", doctor.json, "Print one JSON object");
+  sub.add_option(
+         "--flight",
+         doctor.flight,
+         "Compare the flight records (rank_N.json) in a folder")
+      ->option_text("DIR");
+}
+
+// What the commands of this program were told.
+struct Arguments {
+  DoctorArguments doctor;
+  RunArguments run;
+  ScheduleArguments schedule;
+};
+
+void add_commands(CLI::App& app, Arguments& arguments) {
   app.set_version_flag(
       "--version", std::string(kVersion), "Print the version and exit");
   app.footer(footer());
   app.get_formatter()->label("SUBCOMMAND", "COMMAND [ARGUMENTS]");
   app.failure_message(usage_error);
-  for (const Command& command : kCommands) {
-    CLI::App* sub = app.add_subcommand(command.name, command.does)->group("Commands");
-    sub->footer(text("Example:\n  ", command.example));
-    if (command.torch)
-      continue;  // for the list alone: it is handed over before anything is parsed
-    sub->footer(
-        "Examples:\n"
-        "  trireme doctor                 what a bug report should hold\n"
-        "  trireme doctor --json          the same as one JSON object\n"
-        "  trireme doctor --flight DIR    which rank diverged, and at which call; a "
-        "job that\n"
-        "                                 stops says in its log where its records are");
-    sub->add_flag("--json", doctor.json, "Print one JSON object");
-    sub->add_option(
-           "--flight",
-           doctor.flight,
-           "Compare the flight records (rank_N.json) in a folder")
-        ->option_text("DIR");
-  }
+  // Those of trireme-torch are for the list alone: they are handed over before anything
+  // is parsed.
+  for (const Command& command : kCommands)
+    app.add_subcommand(command.name, command.does)
+        ->group("Commands")
+        ->footer(text("Example:\n  ", command.example));
+  add_doctor_options(*app.get_subcommand("doctor"), arguments.doctor);
+  add_run_options(*app.get_subcommand("run"), arguments.run);
+  add_schedule_options(*app.get_subcommand("schedule"), arguments.schedule);
 }
 
 int run_doctor(
@@ -123,9 +146,11 @@ int refuse_command(const std::string& word, std::ostream& err) {
   std::string all;
   for (const std::string& name : command_names())
     all += (all.empty() ? "" : ", ") + name;
-  err << "trireme: [cli] wanted a command (" << all << "), got " << in_quotes(word)
-      << "; did you mean \"trireme " << nearest(word, command_names())
-      << "\"? See trireme --help\n";
+  err << "trireme: [cli] wanted a command (" << all << "), got " << in_quotes(word);
+  if (const std::string meant = nearest(word, command_names()); !meant.empty())
+    err << "; did you mean \"trireme " << meant << "\"? See trireme --help\n";
+  else
+    err << "; see trireme --help\n";
   return kWrongUsage;
 }
 
@@ -136,20 +161,34 @@ int parse_and_run(
     std::ostream& err) {
   CLI::App app(
       "Trireme: pipeline, data and remote parallel training for libtorch", "trireme");
-  DoctorArguments doctor;
-  add_commands(app, doctor);
+  Arguments all;
+  add_commands(app, all);
   try {
-    // CLI11 wants the last word first.
-    app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));
+    std::vector<std::string> words = arguments;
+    if (!words.empty() && words[0] == "run")
+      words = split_command(words, all.run);
+    std::reverse(words.begin(), words.end());  // CLI11 wants the last word first
+    app.parse(words);
   } catch (const CLI::ParseError& error) {
     return app.exit(error, out, err) == 0 ? 0 : kWrongUsage;
+  } catch (const InvalidArgument& error) {
+    err << "trireme: " << error.what() << "\n";
+    return kWrongUsage;
   }
   if (app.get_subcommands().empty()) {
     err << app.help();
     return kWrongUsage;
   }
+  if (app.got_subcommand("run"))
+    return run_job(all.run, err);
+  if (app.got_subcommand("schedule"))
+    return run_schedule(
+        app.get_subcommand("schedule")->get_subcommands()[0]->get_name(),
+        all.schedule,
+        out,
+        err);
   const bool flight = app.get_subcommand("doctor")->count("--flight") > 0;
-  return run_doctor(doctor, program, flight, out, err);
+  return run_doctor(all.doctor, program, flight, out, err);
 }
 
 }  // namespace

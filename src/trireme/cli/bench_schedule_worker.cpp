@@ -1,0 +1,82 @@
+#include "trireme/cli/bench_schedule_worker.h"
+
+#include <chrono>
+#include <istream>
+#include <ostream>
+
+#include <nlohmann/json.hpp>
+
+#include "trireme/cli/bench_protocol.h"
+#include "trireme/core/error.h"
+#include "trireme/core/escape.h"
+#include "trireme/sched/generate.h"
+#include "trireme/sched/lower.h"
+#include "trireme/sched/prove.h"
+#include "trireme/sched/simulate.h"
+#include "trireme/sched/validate.h"
+
+namespace trireme::cli {
+namespace {
+
+using Json = nlohmann::json;
+using Clock = std::chrono::steady_clock;
+
+}  // namespace
+
+std::string to_line(const ScheduleJob& job) {
+  return Json{
+      {"ranks", job.ranks},
+      {"stages_per_rank", job.stages_per_rank},
+      {"microbatches", job.microbatches}}
+      .dump();
+}
+
+ScheduleJob parse_schedule_job(const std::string& line) {
+  try {
+    const Json object = Json::parse(line);
+    ScheduleJob job;
+    object.at("ranks").get_to(job.ranks);
+    object.at("stages_per_rank").get_to(job.stages_per_rank);
+    object.at("microbatches").get_to(job.microbatches);
+    return job;
+  } catch (const Json::exception&) {
+    throw InvalidArgument(
+        text("[cli] expected a job as one line of JSON, got ", in_quotes(line)));
+  }
+}
+
+ScheduleCost time_schedule(const ScheduleJob& job) {
+  const auto start = Clock::now();
+  const sched::Schedule schedule = sched::generate(
+      "Interleaved1F1B",
+      {.ranks = job.ranks,
+       .microbatches = job.microbatches,
+       .stages_per_rank = job.stages_per_rank});
+  sched::validate(schedule);
+  const sched::Schedule program = sched::lower(schedule);
+  const sched::Proof proof = sched::prove(program);
+  const sched::Simulation simulation = sched::simulate(program, {});
+  const std::chrono::duration<double> time = Clock::now() - start;
+  if (!proof.holds || simulation.makespan < simulation.ideal)
+    throw InternalError(text(
+        "[cli] expected a schedule that runs to its end, got one that ",
+        proof.holds ? "takes less time than its work" : proof.why));
+  return {.seconds = time.count(), .actions = program.size()};
+}
+
+int run_schedule_worker(std::istream& in, std::ostream& out) {
+  out << ready_line() << std::endl;
+  for (std::string line; std::getline(in, line);) {
+    try {
+      const ScheduleCost cost = time_schedule(parse_schedule_job(line));
+      out << answer_line({{cost.seconds, static_cast<double>(cost.actions)}})
+          << std::endl;
+    } catch (const std::exception& error) {
+      out << error_line(error.what()) << std::endl;
+      return 1;
+    }
+  }
+  return 0;
+}
+
+}  // namespace trireme::cli

@@ -1,0 +1,28 @@
+// Schedules as pictures, and as files for other programs.
+#pragma once
+#include <string>
+
+#include "trireme/sched/schedule.h"
+#include "trireme/sched/simulate.h"
+
+namespace trireme::sched {
+
+/// A grid for a terminal: a row a rank, a column a unit of time, as unit costs give it
+/// (F, I and W one, B two). With `color` each kind has its own.
+///
+///     draw_grid(generate("1F1B", {.ranks = 2, .microbatches = 3}), false);
+///     // rank 0  0F0 0F1 .   .   0B0     0F2 .   0B1     ...
+std::string draw_grid(const Schedule& schedule, bool color);
+
+/// One SVG image, complete in itself, for light and dark backgrounds. The simulation
+/// needs details.
+std::string draw_svg(const Schedule& schedule, const Simulation& simulation);
+
+/// A Chrome trace, for Perfetto: a process a rank, an event an action, an arrow a
+/// message. A unit of time is a microsecond. The simulation needs details.
+std::string to_trace(const Schedule& schedule, const Simulation& simulation);
+
+/// The schedule as JSON: name, sizes, rank_of_stage and the text of every action.
+std::string to_json(const Schedule& schedule);
+
+}  // namespace trireme::sched

@@ -1,0 +1,269 @@
+#include "trireme/sched/plan.h"
+
+#include <algorithm>
+#include <cmath>
+#include <iomanip>
+#include <optional>
+
+#include "trireme/core/error.h"
+#include "trireme/sched/auto.h"
+#include "trireme/sched/generate.h"
+#include "trireme/sched/simulate.h"
+
+namespace trireme::sched {
+namespace {
+
+StageCosts scaled(StageCosts costs, double factor) {
+  for (double* value :
+       {&costs.forward,
+        &costs.input_grad,
+        &costs.weight_grad,
+        &costs.backward,
+        &costs.activation_bytes,
+        &costs.weight_bytes})
+    *value *= factor;
+  return costs;
+}
+
+void add(StageCosts& sum, const LayerCosts& layer) {
+  sum.forward += layer.forward;
+  sum.input_grad += layer.input_grad;
+  sum.weight_grad += layer.weight_grad;
+  sum.backward += layer.backward;
+  sum.activation_bytes += layer.activation_bytes;
+  sum.weight_bytes += layer.weight_bytes;
+}
+
+// What is cut into stages: the layers, or stages taken for layers.
+std::vector<LayerCosts> layers_of(const CostFile& file) {
+  if (!file.layers.empty() || file.costs.stages.size() <= 1)
+    return file.layers;
+  std::vector<LayerCosts> layers;
+  for (const StageCosts& stage : file.costs.stages)
+    layers.push_back(
+        {.name = text("stage ", layers.size()),
+         .forward = stage.forward,
+         .input_grad = stage.input_grad,
+         .weight_grad = stage.weight_grad,
+         .backward = stage.backward,
+         .activation_bytes = stage.activation_bytes,
+         .weight_bytes = stage.weight_bytes});
+  return layers;
+}
+
+/// The costs of one cut.
+struct Cut {
+  Costs costs;
+  std::vector<LayerRange> layers;
+};
+
+Cut cut_layers(
+    const Costs& costs,
+    const std::vector<LayerCosts>& layers,
+    const std::vector<int>& rank_of_stage) {
+  std::vector<double> times;
+  for (const LayerCosts& layer : layers)
+    times.push_back(layer.time());
+  Cut cut{.costs = costs, .layers = partition(times, rank_of_stage)};
+  cut.costs.stages.clear();
+  for (const LayerRange& range : cut.layers) {
+    StageCosts sum{0, 0, 0, 0, 0, 0};
+    for (int layer = range.first; layer < range.last; ++layer)
+      add(sum, layers[static_cast<size_t>(layer)]);
+    cut.costs.stages.push_back(sum);
+  }
+  return cut;
+}
+
+class Planner {
+ public:
+  explicit Planner(const PlanRequest& request)
+      : request_(request), layers_(layers_of(request.costs)) {}
+
+  std::vector<PlanEntry> run() {
+    std::vector<int> counts = request_.microbatches;
+    if (counts.empty())
+      counts = {
+          request_.ranks, 2 * request_.ranks, 4 * request_.ranks, 8 * request_.ranks};
+    for (int V = 1; V <= request_.most_stages_per_rank; ++V)
+      for (const StageMap map : {StageMap::Loop, StageMap::V}) {
+        if (V == 1 && map == StageMap::V)
+          continue;
+        if (const auto cut = cut_for(map, V))
+          for (const int M : counts)
+            try_all(map, V, M, *cut);
+      }
+    if (entries_.empty() && too_large_)
+      throw InvalidArgument(
+          "[sched] wanted a pipeline that can be simulated in seconds, got one that is "
+          "too large; take fewer ranks or microbatches");
+    if (entries_.empty())
+      throw InvalidArgument(text(
+          "[sched] wanted at least ",
+          request_.ranks,
+          " layers for ",
+          request_.ranks,
+          " ranks, got ",
+          layers_.size()));
+    std::stable_sort(
+        entries_.begin(), entries_.end(), [](const PlanEntry& a, const PlanEntry& b) {
+          if (a.fits != b.fits)
+            return a.fits;
+          return a.time_per_microbatch() < b.time_per_microbatch();
+        });
+    return std::move(entries_);
+  }
+
+ private:
+  std::optional<Cut> cut_for(StageMap map, int V) const {
+    const auto owners = map_stages(map, request_.ranks, request_.ranks * V);
+    Cut cut{.costs = request_.costs.costs};
+    if (layers_.empty())
+      cut.costs.stages = {scaled(request_.costs.costs.stage(0), 1.0 / V)};
+    else if (layers_.size() < owners.size())
+      return std::nullopt;
+    else
+      cut = cut_layers(request_.costs.costs, layers_, owners);
+    check_costs(cut.costs, static_cast<int>(owners.size()), request_.ranks);
+    return cut;
+  }
+
+  // The schedule of that name, if it exists in this size.
+  std::optional<Schedule> named(const ScheduleInfo& info, int V, int M) const {
+    try {
+      return generate(
+          info.name,
+          {.ranks = request_.ranks, .microbatches = M, .stages_per_rank = V});
+    } catch (const InvalidArgument&) {
+      return std::nullopt;
+    }
+  }
+
+  void try_all(StageMap map, int V, int M, const Cut& cut) {
+    // Beyond these it takes too long.
+    constexpr int64_t kMost = 1 << 22, kMostForAuto = 4096;
+    const int64_t size = int64_t{request_.ranks} * V * M;
+    too_large_ = too_large_ || size > kMost;
+    if (size > kMost)
+      return;
+    for (const ScheduleInfo& info : all_schedules())
+      if (info.map == map && std::string_view(info.name) != "ForwardOnly")
+        if (const auto schedule = named(info, V, M))
+          note(*schedule, V, cut);
+    if (V > 2 || size > kMostForAuto)
+      return;
+    const auto best = find_auto(
+        {.rank_of_stage = map_stages(map, request_.ranks, request_.ranks * V),
+         .microbatches = M,
+         .costs = cut.costs,
+         .memory_limit = request_.memory_limit});
+    if (best)
+      note(best->schedule, V, cut);
+  }
+
+  void note(const Schedule& schedule, int V, const Cut& cut) {
+    const Simulation result = simulate(schedule, {.costs = cut.costs});
+    const double bytes =
+        *std::max_element(result.peak_bytes.begin(), result.peak_bytes.end());
+    entries_.push_back(
+        {.schedule = schedule.name,
+         .stages_per_rank = V,
+         .microbatches = schedule.microbatches,
+         .makespan = result.makespan,
+         .wall_bubble = result.wall_bubble,
+         .peak_bytes = bytes,
+         .fits = bytes <= request_.memory_limit,
+         .layers = cut.layers});
+  }
+
+  const PlanRequest& request_;
+  std::vector<LayerCosts> layers_;
+  std::vector<PlanEntry> entries_;
+  bool too_large_ = false;
+};
+
+std::string percent(double share) {
+  return text(std::fixed, std::setprecision(1), 100 * share, " %");
+}
+
+}  // namespace
+
+Costs stage_costs(const CostFile& file, const std::vector<int>& rank_of_stage) {
+  return file.costs.stages.empty()
+             ? cut_layers(file.costs, file.layers, rank_of_stage).costs
+             : file.costs;
+}
+
+std::vector<PlanEntry> plan(const PlanRequest& request) {
+  constexpr int kMostRanks = 1 << 16, kMostStages = 1 << 10;
+  if (request.ranks < 1 || request.ranks > kMostRanks ||
+      request.most_stages_per_rank < 1 || request.most_stages_per_rank > kMostStages)
+    throw InvalidArgument(text(
+        "[sched] wanted 1 to ",
+        kMostRanks,
+        " ranks and up to 1 to ",
+        kMostStages,
+        " stages a rank, got ",
+        request.ranks,
+        " and ",
+        request.most_stages_per_rank));
+  if (std::isnan(request.memory_limit) || request.memory_limit < 0)
+    throw InvalidArgument(text(
+        "[sched] wanted a memory limit of at least 0 bytes, got ",
+        request.memory_limit));
+  if (request.costs.costs.stages.empty() && request.costs.layers.empty())
+    throw InvalidArgument("[sched] wanted the costs of stages or layers, got neither");
+  for (const int count : request.microbatches)
+    if (count < 1)
+      throw InvalidArgument(
+          text("[sched] wanted at least one microbatch, got ", count));
+  return Planner(request).run();
+}
+
+std::string explain(const std::vector<PlanEntry>& entries, double memory_limit) {
+  if (entries.empty())
+    return "there is nothing to choose from";
+  const PlanEntry& best = entries[0];
+  if (!best.fits) {
+    const auto least = std::min_element(
+        entries.begin(), entries.end(), [](const PlanEntry& a, const PlanEntry& b) {
+          return a.peak_bytes < b.peak_bytes;
+        });
+    return text(
+        "nothing fits into ",
+        memory_limit,
+        " bytes a rank; ",
+        least->schedule,
+        " with ",
+        least->microbatches,
+        " microbatches needs the least: ",
+        least->peak_bytes);
+  }
+  std::string out = text(
+      best.schedule,
+      " with ",
+      best.stages_per_rank,
+      best.stages_per_rank == 1 ? " stage" : " stages",
+      " a rank and ",
+      best.microbatches,
+      " microbatches: ",
+      best.time_per_microbatch(),
+      " a microbatch, ",
+      percent(best.bubble_share()),
+      " bubble, ",
+      best.peak_bytes,
+      " bytes on the fullest rank");
+  const auto next =
+      std::find_if(entries.begin(), entries.end(), [&](const PlanEntry& entry) {
+        return entry.fits && entry.schedule != best.schedule;
+      });
+  if (next != entries.end())
+    out += text(
+        "; ",
+        percent(next->time_per_microbatch() / best.time_per_microbatch() - 1),
+        " faster than the next best, ",
+        next->schedule);
+  return out;
+}
+
+}  // namespace trireme::sched

@@ -1,0 +1,56 @@
+// What decides how long a schedule takes.
+#include "helpers.h"
+#include "trireme/sched/simulate.h"
+
+namespace trireme::sched {
+namespace {
+
+TEST(CriticalPath, GoesThroughThePipelineAndBack) {
+  const auto result = simulate(
+      generate("1F1B", {.ranks = 2, .microbatches = 2}),
+      {.costs = {}, .details = true});
+  std::string path;
+  for (const Timed& timed : result.critical_path)
+    path += text(to_string(timed.action), " ");
+  EXPECT_EQ(path, "0F0 1F0 1B0 1F1 1B1 0B1 ");
+}
+
+TEST(CriticalPath, IsAChainWithoutGapsWhereMessagesTakeNoTime) {
+  std::mt19937 random(11);
+  std::uniform_int_distribution<int> cost(0, 6);
+  for (int round = 0; round < 300; ++round) {
+    const NamedSize what = random_size(random, 5, 3);
+    SCOPED_TRACE(what.describe());
+    const Schedule schedule = what.make();
+    Costs costs;
+    costs.stages.clear();
+    for (int i = 0; i < schedule.stages(); ++i)
+      costs.stages.push_back(
+          {.forward = double(cost(random)),
+           .input_grad = double(cost(random)),
+           .weight_grad = double(cost(random)),
+           .backward = double(cost(random))});
+    const auto result = simulate(schedule, {.costs = costs, .details = true});
+    const auto& path = result.critical_path;
+    ASSERT_FALSE(path.empty());
+    ASSERT_EQ(path.front().start, 0);
+    ASSERT_EQ(path.back().end, result.makespan);
+    for (size_t i = 1; i < path.size(); ++i)
+      ASSERT_EQ(path[i].start, path[i - 1].end);
+  }
+}
+
+TEST(CriticalPath, JumpsOverAMessage) {
+  Costs costs;
+  costs.link.latency = 5;
+  const auto result = simulate(
+      generate("GPipe", {.ranks = 3, .microbatches = 1}),
+      {.costs = costs, .details = true});
+  const auto& path = result.critical_path;
+  ASSERT_EQ(path.size(), 6U);
+  EXPECT_EQ(path[1].start - path[0].end, 5);
+  EXPECT_EQ(path[3].start - path[2].end, 0);
+}
+
+}  // namespace
+}  // namespace trireme::sched

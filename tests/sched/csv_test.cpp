@@ -1,0 +1,103 @@
+// Schedules as files: what is read, and what is refused with its place.
+#include "trireme/sched/csv.h"
+
+#include "helpers.h"
+#include "trireme/sched/lower.h"
+#include "trireme/sched/validate.h"
+
+namespace trireme::sched {
+namespace {
+
+std::string refused(const std::string& file) {
+  return refusal([&] { parse_csv(file, "my.csv"); });
+}
+
+TEST(Csv, WritesARowARank) {
+  EXPECT_EQ(
+      to_csv(generate("1F1B", {.ranks = 2, .microbatches = 2})),
+      "0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n");
+}
+
+TEST(Csv, ReadsOwnersAndCounts) {
+  const Schedule schedule = parse_csv("0F0,3F0,3B0,0B0\n1F0,2F0,2B0,1B0\n", "v.csv");
+  EXPECT_EQ(schedule.rank_of_stage, (std::vector<int>{0, 1, 1, 0}));
+  EXPECT_EQ(schedule.microbatches, 1);
+  EXPECT_EQ(schedule.name, "v.csv");
+  EXPECT_FALSE(schedule.lowered);
+  EXPECT_TRUE(parse_csv("0F0,0SEND_F0\n1RECV_F0,1F0\n", "x").lowered);
+}
+
+TEST(Csv, EndsOfLinesQuotesAndBlanks) {
+  const Schedule plain = parse_csv("0F0,,0B0\n1F0,1B0\n", "x");
+  for (const char* file :
+       {"0F0,,0B0\r\n1F0,1B0\r\n",
+        "0F0,,0B0\n1F0,1B0",
+        " 0F0 , ,\t0B0\n1F0,1B0\n",
+        "\"0F0\",\"\",\"0B0\"\n\"1F0\",\"1B0\"\n",
+        "\"0F0\",\"\",\"0B0\"\r\n\"1F0\",\"1B0\"\r\n",
+        "0F0,,0B0\n1F0,1B0\n\n\n"})
+    EXPECT_TRUE(same(parse_csv(file, "x"), plain)) << file;
+}
+
+TEST(Csv, RaggedRowsAreLegalWhereNothingIsMissing) {
+  validate(parse_csv("0F0,0B0\n,1F0,,,1B0,,\n", "x"));
+  const std::string message =
+      refusal([] { validate(parse_csv("0F0,0F1,0B0,0B1\n1F0,1B0\n", "x")); });
+  EXPECT_TRUE(contains(message, "at rank 1: 1F1 is missing")) << message;
+}
+
+TEST(Csv, ARankCanHaveNothingToDo) {
+  const Schedule schedule = parse_csv("0F0,0B0\n\n1F0,1B0\n", "x");
+  EXPECT_EQ(schedule.ranks(), 3);
+  EXPECT_EQ(schedule.rank_of_stage, (std::vector<int>{0, 2}));
+  validate(schedule);
+}
+
+TEST(Csv, RefusesAnEmptyFile) {
+  for (const char* file : {"", "\n", "\n\n\n", "  \n\r\n"})
+    EXPECT_EQ(
+        refused(file),
+        "[sched] my.csv: wanted a row of actions for each rank, got an empty file");
+}
+
+TEST(Csv, ACellThatIsNoneIsNamedWithItsPlace) {
+  const std::string message = refused("0F0,0B0\n1F0,bogus,1B0\n");
+  EXPECT_TRUE(contains(message, "[sched] my.csv, line 2, cell 2 (column 5): \"bogus\""))
+      << message;
+  EXPECT_TRUE(contains(refused("0F0 x\n"), "line 1, cell 1 (column 1): \"0F0 x\""));
+  EXPECT_TRUE(contains(refused("0F0,0F-1\n"), "cell 2 (column 5): \"0F-1\""));
+  EXPECT_TRUE(contains(refused("0F0\n0F99999999999\n"), "line 2, cell 1"));
+}
+
+TEST(Csv, AStageHasOneRank) {
+  const std::string message = refused("0F0,0B0\n1F0,0F1\n");
+  EXPECT_TRUE(contains(
+      message,
+      "line 2, cell 2 (column 5): 0F1: stage 0 belongs to rank 0 (line 1) already"))
+      << message;
+  EXPECT_TRUE(contains(refused("0F0,0B0\n(1F0;0B1)OVERLAP_F_B\n"), "stage 0 belongs"));
+}
+
+TEST(Csv, NoStageIsLeftOut) {
+  EXPECT_TRUE(contains(
+      refused("0F0,0B0\n2F0,2B0\n"), "wanted stages 0 to 2, got no action of stage 1"));
+  EXPECT_TRUE(contains(refused("134217727F0\n"), "too large"));
+}
+
+TEST(Csv, AWildNumberTakesNoMemory) {
+  const std::string message =
+      refusal([] { validate(parse_csv("0F134217727,0B0\n1F0,1B0\n", "x")); });
+  EXPECT_TRUE(contains(message, "too few for 2 stages with 134217728")) << message;
+}
+
+TEST(Csv, RoundTripsEverySchedule) {
+  for (const ScheduleInfo& info : all_schedules()) {
+    const Schedule schedule = generate(info.name, {.ranks = 4, .microbatches = 8});
+    EXPECT_TRUE(same(parse_csv(to_csv(schedule), "x"), schedule)) << info.name;
+    const Schedule lowered = lower(schedule);
+    EXPECT_TRUE(same(parse_csv(to_csv(lowered), "x"), lowered)) << info.name;
+  }
+}
+
+}  // namespace
+}  // namespace trireme::sched
