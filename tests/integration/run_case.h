@@ -17,7 +17,8 @@ class RunCase : public ::testing::Test {
   using Words = std::vector<std::string>;
 
   ~RunCase() override {
-    EXPECT_TRUE(mark_.gone_within(2s)) << mark_.found().size() << " processes are left";
+    EXPECT_TRUE(mark_.gone_within(10s))
+        << mark_.found().size() << " processes are left";
   }
 
   /// `trireme run OPTIONS -- rank_program MARK STEPS`.

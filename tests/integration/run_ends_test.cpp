@@ -172,7 +172,7 @@ TEST_F(RunEndsProcs, WhenTheHostHasNoRoomForAllRanks) {
       1);
   expect_err("trireme: [launch] wanted ");
   expect_err("Too many open files");
-  EXPECT_LT(watch.passed(), 4s);
+  EXPECT_LT(watch.passed(), 20s);
 }
 
 TEST_F(RunEndsProcs, AsEverForAParentThatIgnoresItsChildren) {
@@ -216,7 +216,7 @@ TEST_F(RunEndsProcs, InsideAnotherJobToo) {
   Launched launched(outer);
   ASSERT_TRUE(launched.says("ready\n", 4));
   launched.kill(SIGKILL);
-  EXPECT_TRUE(mark_.gone_within(2s));
+  EXPECT_TRUE(mark_.gone_within(10s));
 }
 
 }  // namespace

@@ -124,7 +124,7 @@ bool is_blocked(int signal) {
 }
 
 TEST(SignalScope, BlocksForItsTimeAlone) {
-  for (const int signal : {SIGINT, SIGTERM, SIGUSR1}) {
+  for (const int signal : {SIGCONT, SIGUSR1, SIGUSR2}) {
     ASSERT_FALSE(is_blocked(signal));
     {
       const SignalScope scope;
@@ -134,6 +134,27 @@ TEST(SignalScope, BlocksForItsTimeAlone) {
     }
     EXPECT_FALSE(is_blocked(signal));
   }
+}
+
+volatile std::sig_atomic_t got_signal = 0;
+
+TEST(SignalScope, AWishToStopThatCameTooLateReachesTheProgram) {
+  ::signal(SIGTERM, [](int signal) { got_signal = signal; });
+  {
+    const SignalScope scope;
+    ::raise(SIGTERM);
+    EXPECT_EQ(got_signal, 0);
+  }
+  EXPECT_EQ(got_signal, SIGTERM);
+  ::signal(SIGTERM, SIG_DFL);
+}
+
+TEST(SignalScope, LeavesAloneWhatItHasNotChanged) {
+  {
+    const SignalScope scope;
+    ::signal(SIGPIPE, SIG_IGN);
+  }
+  EXPECT_EQ(::signal(SIGPIPE, SIG_DFL), SIG_IGN);
 }
 
 TEST(SignalScope, LeavesIgnoredSignalsIgnored) {

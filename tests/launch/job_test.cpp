@@ -156,13 +156,15 @@ TEST(Job, TheFirstOfSeveralSignalsGivesTheCode) {
   EXPECT_EQ(course.job.exit_code(), 130);
 }
 
-TEST(Job, AWishToStopAfterAFailureEndsTheGraceAndKeepsTheCode) {
+TEST(Job, AWishToStopAfterAFailureLeavesTheGraceAndTheCode) {
   Course course({.ranks = 2, .max_restarts = 3, .grace = 1h});
   course.job.ended(0, kThree);
   EXPECT_TRUE(course.job.will_restart());
   course.expect(Kind::Signal, SIGTERM);
   course.job.stop(SIGINT);
   EXPECT_FALSE(course.job.will_restart());
+  course.expect(Kind::Wait);
+  course.job.stop(SIGINT);
   course.expect(Kind::Signal, SIGKILL);
   course.end_all(kKilled);
   course.expect(Kind::Finish);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <ostream>
+#include <regex>
 #include <sys/prctl.h>
 
 #include <CLI/CLI.hpp>
@@ -40,16 +41,17 @@ std::string both(const std::string& name) {
 void check_nodes(const std::string& nodes) {
   if (nodes == "1" || nodes == "1:1")
     return;
-  const bool numbers =
-      !nodes.empty() && nodes.find_first_not_of("0123456789:") == std::string::npos;
-  if (!numbers)
-    throw InvalidArgument(
-        text("[cli] wanted --nnodes to be a number of hosts, got ", in_quotes(nodes)));
+  static const std::regex count("[1-9][0-9]*(:[1-9][0-9]*)?");
+  if (!std::regex_match(nodes, count))
+    throw InvalidArgument(text(
+        "[cli] wanted --nnodes to be a number of hosts of at least 1, got ",
+        in_quotes(nodes)));
   throw NotSupported(text(
       "[cli] wanted --nnodes 1, got ",
       nodes,
-      "; this launcher starts ranks on one host only: for several, use mpirun or srun "
-      "with TRIREME_BACKEND=mpi"));
+      "; this launcher starts ranks on one host only so far: for several, use mpirun, "
+      "or "
+      "srun --mpi=pmix"));
 }
 
 // The parser takes an option that does not exist for the program.
@@ -64,8 +66,9 @@ void check_not_option(const std::string& word, const CLI::App& run) {
   throw InvalidArgument(text(
       "[cli] wanted an option of trireme run or a program, got ",
       in_quotes(word),
-      close.empty() ? "; see trireme run --help"
-                    : text("; did you mean ", close, "?")));
+      word == "-m"    ? "; Python modules run as: -- python3 -m MODULE"
+      : close.empty() ? "; see trireme run --help"
+                      : text("; did you mean ", close, "?")));
 }
 
 launch::Options to_options(const RunArguments& arguments) {
@@ -188,6 +191,8 @@ void add_run_options(CLI::App& run, RunArguments& arguments) {
 }
 
 int run_job(const RunArguments& arguments, std::ostream& err) {
+  if (!arguments.log_dir.empty() && arguments.redirects == "0" && arguments.tee == "0")
+    err << "trireme: --log-dir alone writes nothing; add --tee 3 or --redirects 3\n";
   // If the process that keeps the ranks is killed, what they have started comes to us.
   ::prctl(PR_SET_CHILD_SUBREAPER, 1);
   try {

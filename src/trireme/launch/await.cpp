@@ -8,6 +8,7 @@
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <vector>
 
 #include "trireme/core/error.h"
 #include "trireme/launch/keeper.h"
@@ -118,30 +119,43 @@ SignalScope::SignalScope() : before_(ProcessState::now()) {
   ::pthread_sigmask(SIG_BLOCK, &set, nullptr);
   fd_ = ::signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
   if (fd_ < 0) {
-    before_.restore();
+    ::pthread_sigmask(SIG_SETMASK, &before_.signals, nullptr);
     throw Error(text("[launch] wanted a signalfd, got ", errno_text(errno)));
   }
 }
 
 SignalScope::~SignalScope() {
-  // What came too late to be passed on has been answered by the end of the job.
+  // What came too late to be passed on: a wish to stop is meant for the program, too;
+  // the others were for ranks alone.
+  std::vector<int> late;
   signalfd_siginfo info{};
-  while (::read(fd_, &info, sizeof info) > 0) {
-  }
+  while (::read(fd_, &info, sizeof info) == static_cast<ssize_t>(sizeof info))
+    if (is_stop_signal(static_cast<int>(info.ssi_signo)))
+      late.push_back(static_cast<int>(info.ssi_signo));
   ::close(fd_);
-  before_.restore();
+  // Only what this scope has changed, and perhaps nobody else.
+  ::pthread_sigmask(SIG_SETMASK, &before_.signals, nullptr);
+  for (const int signal : late)
+    ::raise(signal);
 }
 
 Outcome await_outcome(const KeeperLink& link) {
   const std::string packet = await_packet(link);
   ::close(link.socket);
+  // Not reaped yet, its number stays its own, and that of its session.
+  siginfo_t info{};
+  while (::waitid(P_PID, static_cast<id_t>(link.keeper), &info, WEXITED | WNOWAIT) <
+             0 &&
+         errno == EINTR) {
+  }
+  // The ranks have died with their keeper; their children are still in its session.
+  if (packet.empty())
+    end_session(link.keeper, Deadline::after(std::chrono::seconds(5)));
   int status = 0;
   while (::waitpid(link.keeper, &status, 0) < 0 && errno == EINTR) {
   }
   if (!packet.empty())
     return unpack(packet);
-  // The ranks have died with their keeper; their children are still in its session.
-  end_session(link.keeper, Deadline::after(std::chrono::seconds(5)));
   throw Error(text(
       "[launch] wanted the outcome of the job, but the process that kept its ranks ",
       WIFSIGNALED(status) ? text("was ended by ", signal_name(WTERMSIG(status)))

@@ -77,7 +77,7 @@ void Job::ended(int rank, const Ending& ending) {
 }
 
 void Job::stop(int signal) {
-  hurry_ = asked_ != 0 || phase_ == Phase::Stopping;
+  hurry_ = asked_ != 0;
   if (asked_ == 0)
     asked_ = signal;
 }

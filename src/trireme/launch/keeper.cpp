@@ -24,7 +24,12 @@ constexpr auto kSweepLimit = std::chrono::seconds(5);
 
 int checked(int fd, const char* wanted) {
   if (fd < 0)
-    throw Error(text("[launch] wanted ", wanted, ", got ", errno_text(errno)));
+    throw Error(text(
+        "[launch] wanted ",
+        wanted,
+        ", got ",
+        errno_text(errno),
+        errno == EMFILE ? "; raise the limit of open files (ulimit -n)" : ""));
   return fd;
 }
 
@@ -216,9 +221,7 @@ void Keeper::take_request() {
   if (got != static_cast<ssize_t>(sizeof signal)) {
     alone_ = true;
     job_.abandon();
-  } else if (
-      std::find(std::begin(kStopSignals), std::end(kStopSignals), signal) !=
-      std::end(kStopSignals)) {
+  } else if (is_stop_signal(signal)) {
     stop(signal);
   } else {
     signal_all(signal);
@@ -241,7 +244,10 @@ void Keeper::take_signals() {
 
 void Keeper::stop(int signal) {
   ++stops_;
+  const bool restart = job_.will_restart();
   job_.stop(signal);
+  if (restart)
+    say(text("the ranks are not started again, because of ", signal_name(signal)));
 }
 
 void Keeper::reap() {

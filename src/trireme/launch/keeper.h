@@ -2,6 +2,7 @@
 // of its own, so that no rank outlives a launcher that is killed: it sees its end of
 // the socket close, and it inherits whatever processes the ranks leave behind.
 #pragma once
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <map>
@@ -81,7 +82,14 @@ class Keeper {
   bool reported_ = false;
 };
 
+/// What the keeper is called in lists of processes.
+inline constexpr const char* kKeeperName = "rank-keeper";
+
 /// The signals that ask a job to stop.
 inline constexpr int kStopSignals[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
+constexpr bool is_stop_signal(int signal) {
+  return std::find(std::begin(kStopSignals), std::end(kStopSignals), signal) !=
+         std::end(kStopSignals);
+}
 
 }  // namespace trireme::launch

@@ -123,6 +123,9 @@ KeeperPlan make_plan(const Options& options, RankBody body) {
 // The life of the keeper's process.
 [[noreturn]] void keep(const KeeperPlan& plan, int socket) {
   ::setsid();
+  // A name of its own: `killall -9` of the launcher's name must not take the one that
+  // cleans up after it.
+  ::prctl(PR_SET_NAME, kKeeperName);
   ::prctl(PR_SET_CHILD_SUBREAPER, 1);
   ::signal(SIGPIPE, SIG_IGN);
   ::signal(SIGCHLD, SIG_DFL);  // ignored, it would take the ranks' exit codes away

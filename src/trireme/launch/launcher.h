@@ -19,7 +19,8 @@ namespace trireme::launch {
 /// to stderr. While this call waits, SIGINT, SIGTERM, SIGHUP and SIGQUIT that reach the
 /// calling thread stop the job, and SIGUSR1, SIGUSR2, SIGTSTP and SIGCONT go to the
 /// ranks; so a program with threads should block them in its other threads. No rank,
-/// nor any process that it has started, outlives the call or this process.
+/// nor any process that it has started, outlives the call or this process (but for one
+/// that has called setsid(), if the keeper is killed, too).
 /// InvalidArgument if an option is wrong or the program cannot be run.
 Outcome spawn(const Options& options, const std::vector<std::string>& command);
 

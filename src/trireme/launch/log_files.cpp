@@ -25,6 +25,8 @@ std::string as_file_name(const std::string& run_id) {
   for (char& c : name)
     if (c == '/' || c == '\0')
       c = '_';
+  if (name.starts_with('.'))
+    name[0] = '_';  // no hidden folder, and no way up
   return name;
 }
 

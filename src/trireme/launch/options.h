@@ -12,8 +12,7 @@
 
 namespace trireme::launch {
 
-/// More ranks than this are refused: a host of that size does not exist, and the shm
-/// backend would refuse them too, only later.
+/// More ranks than this are refused. The shm backend would refuse them too, only later.
 inline constexpr int kMostRanks = 2048;
 
 /// Which of stdout and stderr a setting is about.

@@ -76,6 +76,7 @@ void take_place(const RankStart& start, const ProcessState& state, pid_t parent)
 
 [[noreturn]] void run_function(const RankStart& start) {
   start.leave();
+  ::prctl(PR_SET_NAME, text("rank ", start.rank).c_str());
   ::clearenv();
   for (const auto& [name, value] : start.variables)
     ::setenv(name.c_str(), value.c_str(), 1);

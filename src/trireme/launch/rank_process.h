@@ -33,6 +33,7 @@ struct ProcessState {
   void restore() const;
 };
 
+/// All that the process of one rank begins with.
 struct RankStart {
   int rank = 0;
   const RankBody* body = nullptr;

@@ -168,14 +168,20 @@ class Chooser {
   // costs no time.
   void join_backwards() {
     int64_t left = tries(kJoinBudget, stages_);
-    for (size_t rank = 0; rank < best_.schedule.actions.size(); ++rank)
-      for (size_t i = 0; i < best_.schedule.actions[rank].size();) {
-        const bool split =
-            best_.schedule.actions[rank][i].kind() == Kind::InputGrad && left-- > 0;
-        // Where it is joined at W's place, another action stands here now.
-        if (!split || !join(rank, i))
-          ++i;
-      }
+    // One that is joined can make room for another.
+    for (bool joined = true; joined && left > 0;) {
+      joined = false;
+      for (size_t rank = 0; rank < best_.schedule.actions.size(); ++rank)
+        for (size_t i = 0; i < best_.schedule.actions[rank].size();) {
+          const bool split =
+              best_.schedule.actions[rank][i].kind() == Kind::InputGrad && left-- > 0;
+          // Where it is joined at W's place, another action stands here now.
+          if (split && join(rank, i))
+            joined = true;
+          else
+            ++i;
+        }
+    }
   }
 
   // Whether it could be done.

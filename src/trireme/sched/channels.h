@@ -9,12 +9,17 @@
 namespace trireme::sched {
 
 /// Messages keep their order on a channel, and channels are independent of one another.
-/// There is one for each pair of ranks and kind of message.
+/// There is one for each pair of ranks and kind of message; and one more for each extra
+/// edge, whose messages are received later than they could be, behind others of their
+/// ranks.
 struct Channel {
   int from = 0;
   int to = 0;
   /// Activations; otherwise gradients.
   bool forward = true;
+  /// The stages of an extra edge.
+  int from_stage = -1;
+  int to_stage = -1;
 };
 
 /// Which channels each stage's sends and receives use.
@@ -29,7 +34,8 @@ class ChannelMap {
     int channel = 0;
     int other = 0;
   };
-  /// What a send or receive of a stage does, in this order; empty for other kinds.
+  /// What a send or receive of a stage does, in this order: sends to the nearest stage
+  /// first, receives from the farthest. Empty for other kinds.
   const std::vector<Use>& uses(const Action& action) const;
 
  private:

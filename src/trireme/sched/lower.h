@@ -15,7 +15,8 @@ struct LowerOptions {
   bool merge_backwards = false;
   /// Puts each RECV right before the action that needs it, as far as the order of its
   /// channel allows. Otherwise it stands where its message is sent, so that even
-  /// unbuffered channels cannot lock up.
+  /// unbuffered channels cannot lock up; but for those of extra edges, whose messages
+  /// wait for the last one that the stage needs.
   bool late_receives = false;
 };
 

@@ -17,7 +17,7 @@ TEST(MpiProgressProcs, SendsAreSeenThrough) {
   check_mpi(MPI_Comm_dup(MPI_COMM_SELF, &comm), "MPI_Comm_dup");
   {
     BufferPool pool;
-    MpiProgress progress;
+    MpiProgress progress([](const std::string& what) { ADD_FAILURE() << what; });
     EXPECT_EQ(progress.pending(), 0U);
     constexpr size_t kBytes = 5 << 20;  // too large to go before somebody receives
     for (int i = 0; i < 3; ++i) {

@@ -16,9 +16,12 @@ void check_same_world(const LaunchEnv& env, const MpiRuntime& runtime) {
         env.world_size,
         " ranks of the launcher's variables, got ",
         runtime.size(),
-        "; start it with mpirun -n ",
-        env.world_size,
-        " PROGRAM, and with no other launcher's RANK and WORLD_SIZE"));
+        env.launcher == Launcher::Slurm
+            ? text("; start it with srun --mpi=pmix")
+            : text(
+                  "; start it with mpirun -n ",
+                  env.world_size,
+                  " PROGRAM, and with no other launcher's RANK and WORLD_SIZE")));
   if (runtime.rank() != env.rank)
     throw InvalidArgument(text(
         "[comm] expected MPI to see this process as rank ",

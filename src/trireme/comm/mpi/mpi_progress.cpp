@@ -1,6 +1,7 @@
 #include "trireme/comm/mpi/mpi_progress.h"
 
 #include <chrono>
+#include <exception>
 
 #include "trireme/core/error.h"
 
@@ -65,8 +66,7 @@ void MpiProgress::stop() {
     thread_.join();
 }
 
-// Asks about all of them, and lets go of those that are sent. An error here ends the
-// process, and with it the job: a message would be lost.
+// Asks about all of them, and lets go of those that are sent.
 void MpiProgress::test(Transfers& active) {
   const auto count = static_cast<int>(active.requests.size());
   std::vector<int> indices(active.requests.size());
@@ -101,7 +101,12 @@ void MpiProgress::loop() {
     }
     fresh_ = {};
     lock.unlock();
-    test(active);
+    try {
+      test(active);
+    } catch (const std::exception& error) {
+      on_error_(error.what());
+      std::terminate();
+    }
     if (!active.requests.empty())
       std::this_thread::sleep_for(kPause);
     lock.lock();

@@ -1,6 +1,7 @@
 // The thread that sees sends through while their rank does something else.
 #pragma once
 #include <condition_variable>
+#include <functional>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -17,7 +18,10 @@ namespace trireme::comm {
 /// otherwise. It starts with the first message that does not go at once.
 class MpiProgress {
  public:
-  MpiProgress() = default;
+  /// `on_error` gets what MPI says of a transfer that failed on the thread, and must
+  /// not come back: a message would be lost.
+  explicit MpiProgress(std::function<void(const std::string&)> on_error)
+      : on_error_(std::move(on_error)) {}
   ~MpiProgress() { stop(); }
   MpiProgress(const MpiProgress&) = delete;
   MpiProgress& operator=(const MpiProgress&) = delete;
@@ -48,6 +52,7 @@ class MpiProgress {
   void loop();
   static void test(Transfers& active);
 
+  std::function<void(const std::string&)> on_error_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   Transfers fresh_;   // not yet seen by the thread

@@ -57,7 +57,7 @@ class MpiRuntime {
   mutable std::mutex mutex_;
   std::string failure_;
   BufferPool pool_;
-  MpiProgress progress_;
+  MpiProgress progress_{[this](const std::string& what) { stop_job(what); }};
 };
 
 }  // namespace trireme::comm

@@ -1,0 +1,179 @@
+// Auto: never worse than a schedule with a name, and mostly better.
+#include "trireme/sched/auto.h"
+
+#include "brute_force.h"
+#include "trireme/sched/lower.h"
+#include "trireme/sched/prove.h"
+#include "trireme/sched/simulate.h"
+#include "trireme/sched/validate.h"
+
+namespace trireme::sched {
+namespace {
+
+/// The best of all schedules with a name, on whatever map of stages.
+double best_fixed(const Costs& costs, int P, int V, int M) {
+  double best = std::numeric_limits<double>::infinity();
+  for (const ScheduleInfo& info : all_schedules()) {
+    if (std::string(info.name) == "ForwardOnly")
+      continue;
+    const ScheduleSize size{.ranks = P, .microbatches = M, .stages_per_rank = V};
+    if (!refusal([&] { generate(info.name, size); }).empty())
+      continue;
+    best =
+        std::min(best, simulate(generate(info.name, size), {.costs = costs}).makespan);
+  }
+  return best;
+}
+
+/// Stages of unequal size: around 1, some half as long, some twice.
+Costs unequal_costs(std::mt19937& random, int stages) {
+  std::uniform_real_distribution<double> size(0.5, 2), part(0.8, 1.2);
+  Costs costs;
+  costs.stages.clear();
+  for (int s = 0; s < stages; ++s) {
+    const double scale = size(random);
+    StageCosts stage{
+        .forward = scale * part(random),
+        .input_grad = scale * part(random),
+        .weight_grad = scale * part(random)};
+    stage.backward = (stage.input_grad + stage.weight_grad) * 0.97;
+    costs.stages.push_back(stage);
+  }
+  return costs;
+}
+
+TEST(Auto, BeatsTheFixedOnesOnUnequalStages) {
+  int better = 0;
+  for (unsigned seed = 0; seed < 40; ++seed) {
+    std::mt19937 random(seed);
+    const int P = 2 + int(seed) % 5, V = 1 + int(seed / 5) % 2;
+    const int M = P * (1 + int(seed) % 3);
+    CostFile file;
+    file.costs = unequal_costs(random, P * V);
+    const AutoResult result =
+        make_auto({.ranks = P, .microbatches = M, .stages_per_rank = V}, file);
+    SCOPED_TRACE(text("seed ", seed, " P", P, " V", V, " M", M, " ", result.origin));
+    const auto flaw = find_flaw(result.schedule);
+    ASSERT_FALSE(flaw) << flaw->what;
+    EXPECT_EQ(
+        simulate(result.schedule, {.costs = file.costs}).makespan, result.makespan);
+    const Proof proof = prove(lower(result.schedule), {.messages = 0});
+    EXPECT_TRUE(proof.holds) << proof.why;
+    const double fixed = best_fixed(file.costs, P, V, M);
+    EXPECT_LE(result.makespan, fixed);
+    better += result.makespan < fixed * (1 - 1e-9) ? 1 : 0;
+  }
+  EXPECT_GE(better, 20);
+  RecordProperty("better", better);
+}
+
+TEST(Auto, IsTheOptimumOfSmallPipelines) {
+  std::mt19937 random(17);
+  for (int round = 0; round < 40; ++round) {
+    const int P = 2 + round % 2, M = P == 2 ? 1 + round % 4 : 1 + round % 3;
+    if (P == 2 && M == 4 && round > 12)
+      continue;
+    const Costs costs = random_costs(random, P);
+    SearchProblem problem{.microbatches = M, .costs = costs};
+    for (int r = 0; r < P; ++r)
+      problem.rank_of_stage.push_back(r);
+    const AutoResult result = make_auto(problem);
+    EXPECT_EQ(result.makespan, brute_force(costs, P, M, std::vector<int>(size_t(P), M)))
+        << "round " << round;
+    EXPECT_TRUE(result.exact);
+  }
+}
+
+TEST(Auto, RespectsTheMemoryAndIsStillTheBest) {
+  std::mt19937 random(18);
+  for (int round = 0; round < 30; ++round) {
+    const int M = 2 + round % 2, cap = 1 + round % M;
+    const Costs costs = random_costs(random, 2);
+    const AutoResult result = make_auto(
+        {.rank_of_stage = {0, 1},
+         .microbatches = M,
+         .costs = costs,
+         .memory_limit = double(cap)});
+    const Simulation simulation = simulate(result.schedule, {.costs = costs});
+    for (const double bytes : simulation.peak_bytes)
+      EXPECT_LE(bytes, cap);
+    EXPECT_EQ(result.makespan, brute_force(costs, 2, M, {cap, cap}))
+        << "round " << round;
+  }
+}
+
+TEST(Auto, SplitsOnlyWhereThatHelps) {
+  // One rank has no bubble to fill.
+  const AutoResult alone =
+      make_auto({.rank_of_stage = {0}, .microbatches = 4, .costs = {}});
+  for (const Action& action : alone.schedule.actions[0])
+    EXPECT_NE(action.kind(), ActionKind::InputGrad);
+  EXPECT_EQ(alone.makespan, 12);
+  // Joining any that is left apart would take longer.
+  const AutoResult three =
+      make_auto({.rank_of_stage = {0, 1, 2}, .microbatches = 6, .costs = {}});
+  for (size_t r = 0; r < three.schedule.actions.size(); ++r)
+    for (const Action& action : three.schedule.actions[r])
+      if (action.kind() == ActionKind::InputGrad) {
+        Schedule joined = three.schedule;
+        auto& list = joined.actions[r];
+        std::erase(
+            list, Action(ActionKind::WeightGrad, action.stage(), action.microbatch()));
+        std::replace(
+            list.begin(),
+            list.end(),
+            action,
+            Action(ActionKind::Backward, action.stage(), action.microbatch()));
+        EXPECT_GT(simulate(joined, {}).makespan, three.makespan);
+      }
+}
+
+TEST(Auto, UnevenStagesHaveASchedule) {
+  const AutoResult result = make_auto(
+      {.rank_of_stage = map_stages(StageMap::Loop, 2, 5),
+       .microbatches = 4,
+       .costs = {}});
+  EXPECT_FALSE(find_flaw(result.schedule));
+  EXPECT_EQ(result.schedule.name, "Auto");
+}
+
+TEST(Auto, RefusesWhatCannotBe) {
+  EXPECT_TRUE(contains(
+      refusal([] {
+        make_auto(
+            {.rank_of_stage = {0},
+             .microbatches = 1,
+             .costs = {},
+             .memory_limit = 0.5});
+      }),
+      "at most 0.5 bytes a rank, got none"));
+  EXPECT_TRUE(
+      contains(refusal([] { make_auto(SearchProblem{}); }), "at least one stage"));
+  const auto refused = [](const ScheduleSize& size) {
+    return refusal([&] { make_auto(size, CostFile{}); });
+  };
+  EXPECT_TRUE(
+      contains(refused({.ranks = 1000000000, .microbatches = 1}), "1000000000"));
+  EXPECT_TRUE(contains(refused({.ranks = 0, .microbatches = 1}), "at least one rank"));
+  EXPECT_NE(refused({.ranks = 2, .microbatches = 0}), "");
+  EXPECT_NE(refused({.ranks = 2, .microbatches = 2, .stages_per_rank = -1}), "");
+  EXPECT_NE(refused({.ranks = 2, .microbatches = 1 << 30}), "");
+}
+
+TEST(Auto, CutsLayersForEachMap) {
+  CostFile file;
+  file.costs.stages.clear();
+  for (const double time : {1.0, 2.0, 3.0, 4.0, 5.0, 6.0})
+    file.layers.push_back(
+        {.forward = time,
+         .input_grad = time,
+         .weight_grad = time,
+         .backward = 2 * time});
+  const AutoResult result =
+      make_auto({.ranks = 2, .microbatches = 4, .stages_per_rank = 2}, file);
+  EXPECT_EQ(result.schedule.stages(), 4);
+  EXPECT_GE(result.makespan, 4 * 3 * 21 / 2.0);
+}
+
+}  // namespace
+}  // namespace trireme::sched

@@ -1,0 +1,91 @@
+// The picture for documents.
+#include "helpers.h"
+#include "trireme/sched/draw.h"
+
+namespace trireme::sched {
+namespace {
+
+/// Whether every tag that is opened is closed, in order, and nothing else looks like
+/// one.
+bool is_balanced(const std::string& xml) {
+  std::vector<std::string> open;
+  for (size_t at = xml.find('<'); at != std::string::npos; at = xml.find('<', at + 1)) {
+    const size_t end = xml.find('>', at);
+    if (end == std::string::npos)
+      return false;
+    const std::string tag = xml.substr(at + 1, end - at - 1);
+    const std::string name = tag.substr(0, tag.find_first_of(" /\n"));
+    if (tag.starts_with("/")) {
+      if (open.empty() || open.back() != tag.substr(1))
+        return false;
+      open.pop_back();
+    } else if (!tag.ends_with("/")) {
+      open.push_back(name);
+    }
+    if (std::count(tag.begin(), tag.end(), '"') % 2 != 0)
+      return false;
+  }
+  return open.empty();
+}
+
+int count(const std::string& whole, const std::string& part) {
+  int found = 0;
+  for (size_t at = whole.find(part); at != std::string::npos;
+       at = whole.find(part, at + 1))
+    ++found;
+  return found;
+}
+
+TEST(DrawSvg, HasEveryActionOnce) {
+  for (const ScheduleInfo& info : all_schedules()) {
+    const Schedule schedule = generate(info.name, {.ranks = 3, .microbatches = 6});
+    const std::string svg =
+        draw_svg(schedule, simulate(schedule, {.costs = {}, .details = true}));
+    EXPECT_TRUE(is_balanced(svg)) << info.name;
+    EXPECT_TRUE(svg.starts_with("<svg xmlns=\"http://www.w3.org/2000/svg\""));
+    EXPECT_TRUE(contains(svg, "prefers-color-scheme:dark"));
+    int actions = 0;
+    for (const auto& list : schedule.actions)
+      for (const Action& action : list)
+        if (action.kind() != ActionKind::Bubble) {
+          ++actions;
+          EXPECT_EQ(count(svg, text("<title>", to_string(action), " from ")), 1);
+        }
+    EXPECT_EQ(count(svg, "<title>"), actions);
+    EXPECT_FALSE(contains(svg, "\"nan"));
+    EXPECT_FALSE(contains(svg, " nan"));
+  }
+}
+
+TEST(DrawSvg, NamesFromFilesAreEscaped) {
+  Schedule schedule = generate("1F1B", {.ranks = 2, .microbatches = 2});
+  schedule.name = "<a href=\"x\">&\x01";
+  const std::string svg =
+      draw_svg(schedule, simulate(schedule, {.costs = {}, .details = true}));
+  EXPECT_TRUE(is_balanced(svg));
+  EXPECT_FALSE(contains(svg, "<a "));
+  EXPECT_EQ(svg.find('\x01'), std::string::npos);
+}
+
+TEST(DrawSvg, IsAsWideInWhateverUnit) {
+  const Schedule schedule = generate("1F1B", {.ranks = 2, .microbatches = 4});
+  const auto width = [&](double unit) {
+    Costs costs;
+    costs.stages = {
+        {.forward = unit,
+         .input_grad = unit,
+         .weight_grad = unit,
+         .backward = 2 * unit}};
+    const std::string svg =
+        draw_svg(schedule, simulate(schedule, {.costs = costs, .details = true}));
+    EXPECT_TRUE(is_balanced(svg));
+    return svg.substr(svg.find("viewBox"), 30);
+  };
+  EXPECT_EQ(width(1), width(1.0 / 1024));
+  EXPECT_EQ(width(1), width(4096));
+  // Nothing takes time: no picture, but a file.
+  width(0);
+}
+
+}  // namespace
+}  // namespace trireme::sched
