@@ -32,6 +32,11 @@ using Json = nlohmann::ordered_json;
 constexpr int kLocksUp = 1;
 constexpr int kWrongUsage = 2;
 
+// "1 message", "2 messages".
+std::string counted(int64_t count, const char* what) {
+  return text(count, " ", what, count == 1 ? "" : "s");
+}
+
 std::string read_file(const std::string& path) {
   std::error_code error;
   if (!std::filesystem::is_regular_file(path, error))
@@ -252,7 +257,8 @@ int check(const ScheduleArguments& arguments, std::ostream& out) {
   if (!proof.holds) {
     out << "locks up: " << proof.why;
     if (proof.buffers_needed)
-      out << "; channels that hold " << *proof.buffers_needed << " messages are enough";
+      out << "; with channels that hold " << counted(*proof.buffers_needed, "message")
+          << " it does not";
     out << "\n";
     return kLocksUp;
   }
@@ -264,8 +270,8 @@ int check(const ScheduleArguments& arguments, std::ostream& out) {
   out << "ok: " << schedule.ranks() << " ranks, " << schedule.stages() << " stages, "
       << schedule.microbatches << " microbatches; "
       << (was_lowered ? "" : "lowered, it ") << "cannot lock up with "
-      << sched::to_string(buffers) << "; at most " << in_flight
-      << " messages on a channel, " << live << " live activations on a rank\n";
+      << sched::to_string(buffers) << "; at most " << counted(in_flight, "message")
+      << " on a channel, " << counted(live, "live activation") << " on a rank\n";
   return 0;
 }
 
@@ -315,6 +321,7 @@ Json plan_json(const std::vector<sched::PlanEntry>& entries) {
     all.push_back(
         {{"schedule", entry.schedule},
          {"stages_per_rank", entry.stages_per_rank},
+         {"stage_map", entry.map == sched::StageMap::V ? "v" : "loop"},
          {"microbatches", entry.microbatches},
          {"makespan", entry.makespan},
          {"time_per_microbatch", entry.time_per_microbatch()},
@@ -337,14 +344,15 @@ int plan(const ScheduleArguments& arguments, std::ostream& out) {
     return 0;
   }
   out << sched::explain(entries, request.memory_limit) << "\n\n"
-      << "time/microbatch  bubble  bytes  schedule\n";
+      << "time/microbatch  bubble  bytes        schedule\n";
   constexpr size_t kMostRows = 20;
   for (size_t i = 0; i < std::min(entries.size(), kMostRows); ++i) {
     const auto& entry = entries[i];
     out << std::left << std::setw(17) << entry.time_per_microbatch() << std::setw(8)
-        << text(std::round(1000 * entry.bubble_share()) / 10, " %") << std::setw(7)
+        << text(std::round(1000 * entry.bubble_share()) / 10, " %") << std::setw(13)
         << entry.peak_bytes << entry.schedule << ", " << entry.stages_per_rank
-        << " a rank, " << entry.microbatches << " microbatches"
+        << (entry.map == sched::StageMap::V ? " a rank there and back, " : " a rank, ")
+        << entry.microbatches << " microbatches"
         << (entry.fits ? "" : " (does not fit)") << "\n";
   }
   return 0;

@@ -168,6 +168,10 @@ class Planner {
     entries_.push_back(
         {.schedule = schedule.name,
          .stages_per_rank = V,
+         .map = V > 1 && schedule.rank_of_stage ==
+                             map_stages(StageMap::V, request_.ranks, request_.ranks * V)
+                    ? StageMap::V
+                    : StageMap::Loop,
          .microbatches = schedule.microbatches,
          .makespan = result.makespan,
          .wall_bubble = result.wall_bubble,

@@ -26,6 +26,7 @@ struct PlanRequest {
 struct PlanEntry {
   std::string schedule;
   int stages_per_rank = 1;
+  StageMap map = StageMap::Loop;
   int microbatches = 1;
   double makespan = 0;
   double wall_bubble = 0;
