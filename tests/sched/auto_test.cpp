@@ -42,12 +42,13 @@ Costs unequal_costs(std::mt19937& random, int stages) {
   return costs;
 }
 
-TEST(Auto, BeatsTheFixedOnesOnUnequalStages) {
+/// Twenty cost files: Auto is never worse than the best fixed one, and better on half.
+void expect_better(unsigned first_seed, int V) {
   int better = 0;
-  for (unsigned seed = 0; seed < 40; ++seed) {
+  for (unsigned seed = first_seed; seed < first_seed + 20; ++seed) {
     std::mt19937 random(seed);
-    const int P = 2 + int(seed) % 5, V = 1 + int(seed / 5) % 2;
-    const int M = P * (1 + int(seed) % 3);
+    const int P = 2 + int(seed) % 5;
+    const int M = P * (1 + int(seed) % (V == 1 ? 3 : 2));
     CostFile file;
     file.costs = unequal_costs(random, P * V);
     const AutoResult result =
@@ -63,16 +64,21 @@ TEST(Auto, BeatsTheFixedOnesOnUnequalStages) {
     EXPECT_LE(result.makespan, fixed);
     better += result.makespan < fixed * (1 - 1e-9) ? 1 : 0;
   }
-  EXPECT_GE(better, 20);
-  RecordProperty("better", better);
+  EXPECT_GE(better, 10);
+}
+
+TEST(AutoWithOneStageARank, BeatsTheFixedOnesOnUnequalStages) {
+  expect_better(0, 1);
+}
+
+TEST(AutoWithTwoStagesARank, BeatsTheFixedOnesOnUnequalStages) {
+  expect_better(20, 2);
 }
 
 TEST(Auto, IsTheOptimumOfSmallPipelines) {
   std::mt19937 random(17);
   for (int round = 0; round < 40; ++round) {
     const int P = 2 + round % 2, M = P == 2 ? 1 + round % 4 : 1 + round % 3;
-    if (P == 2 && M == 4 && round > 12)
-      continue;
     const Costs costs = random_costs(random, P);
     SearchProblem problem{.microbatches = M, .costs = costs};
     for (int r = 0; r < P; ++r)

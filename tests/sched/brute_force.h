@@ -114,21 +114,66 @@ class WordRunner {
   std::array<State, 4> state_;
 };
 
-/// The least time of all choices; `most` live activations on each rank.
+/// What the order of one rank takes at least, if all other ranks did only what it waits
+/// for.
+inline double least_time(
+    const Word& word, const Costs& costs, size_t rank, size_t ranks) {
+  const auto input = [&](size_t r) {
+    const StageCosts& stage = costs.stage(static_cast<int>(r));
+    return std::min(stage.input_grad, stage.backward);
+  };
+  double first = 0, slowest = 0, round_trip = 0, tail = 0;
+  for (size_t r = 0; r < ranks; ++r) {
+    const double forward = costs.stage(static_cast<int>(r)).forward;
+    if (r < rank) {
+      first += forward;
+      slowest = std::max(slowest, forward);
+      tail += input(r);
+    } else if (r > rank) {
+      round_trip += forward + input(r);
+    }
+  }
+  const StageCosts& own = costs.stage(static_cast<int>(rank));
+  std::vector<double> forward_end;
+  double clock = 0, last_input = 0;
+  size_t inputs = 0;
+  for (const char letter : word) {
+    if (letter == 'F') {
+      const double there = first + slowest * double(forward_end.size());
+      clock = std::max(clock, there) + own.forward;
+      forward_end.push_back(clock);
+    } else if (letter == 'W') {
+      clock += own.weight_grad;
+    } else {
+      clock = std::max(clock, forward_end[inputs++] + round_trip) +
+              (letter == 'B' ? own.backward : own.input_grad);
+      last_input = clock;
+    }
+  }
+  return std::max(clock, last_input + tail);
+}
+
+/// The least time of all choices; `most` live activations on each rank. Orders that by
+/// themselves take longer than what was found are left out.
 inline double brute_force(
     const Costs& costs, int ranks, int microbatches, const std::vector<int>& most) {
-  std::vector<std::vector<Word>> words;
-  for (int r = 0; r < ranks; ++r)
-    words.push_back(all_words(microbatches, most[static_cast<size_t>(r)]));
+  std::vector<std::vector<std::pair<double, Word>>> words(static_cast<size_t>(ranks));
+  for (size_t r = 0; r < words.size(); ++r) {
+    for (Word& word : all_words(microbatches, most[r]))
+      words[r].emplace_back(least_time(word, costs, r, words.size()), std::move(word));
+    std::sort(words[r].begin(), words[r].end());
+  }
   WordRunner runner(costs);
   double best = std::numeric_limits<double>::infinity();
-  std::vector<const Word*> chosen(static_cast<size_t>(ranks));
+  std::vector<const Word*> chosen(words.size());
   const auto choose = [&](auto&& self, size_t rank) -> void {
     if (rank == words.size()) {
       best = std::min(best, runner.time(chosen, best));
       return;
     }
-    for (const Word& word : words[rank]) {
+    for (const auto& [least, word] : words[rank]) {
+      if (least >= best)
+        return;
       chosen[rank] = &word;
       self(self, rank + 1);
     }

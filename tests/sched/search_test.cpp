@@ -41,7 +41,7 @@ TEST(Search, EqualsAllSchedulesOfTwoRanks) {
 
 TEST(Search, EqualsAllSchedulesOfTwoRanksWithFour) {
   std::mt19937 random(2);
-  for (int round = 0; round < 8; ++round) {
+  for (int round = 0; round < 60; ++round) {
     Costs costs = random_costs(random, 2);
     if (round % 4 == 3)
       costs.link.latency = 2;
@@ -56,7 +56,7 @@ TEST(Search, EqualsAllSchedulesOfThreeRanks) {
     SCOPED_TRACE(text("round ", round));
     expect_optimal(random_costs(random, 3), 3, 1 + round % 2, {2, 2, 2});
   }
-  for (int round = 0; round < 10; ++round) {
+  for (int round = 0; round < 60; ++round) {
     SCOPED_TRACE(text("round ", round));
     Costs costs = random_costs(random, 3);
     if (round % 4 == 3)

@@ -65,6 +65,19 @@ TEST(Simulate, ClosedFormsOfTheFusedOnes) {
         });
 }
 
+TEST(Simulate, ClosedFormsOfEager1F1B) {
+  over_grid(
+      "Eager1F1B",
+      {1},
+      kRanks,
+      2,
+      [&](const auto& s, int P, int, int M, const Times& t) {
+        EXPECT_EQ(s.wall_bubble, (P - 1) * (t.F + t.I + t.W));
+        for (int r = 0; r < P; ++r)
+          EXPECT_EQ(s.peak_activations[size_t(r)], std::min(2 * (P - r) - 1, M));
+      });
+}
+
 TEST(Simulate, ClosedFormsOfTheInterleavedOnes) {
   // Times are of a stage: those of peers.md, which are of a rank, divided by v.
   for (const char* name : {"Interleaved1F1B", "LoopedBFS"})
@@ -105,6 +118,7 @@ TEST(Simulate, ClosedFormsOfZbH2) {
           EXPECT_EQ(peak, 2 * P - 1);
         if (t.W <= std::min(t.F, t.I)) {
           EXPECT_EQ(s.span_bubble, (P - 1) * (t.F + t.I - 2 * t.W));
+          EXPECT_EQ(s.wall_bubble, (P - 1) * std::max(t.F, t.F + t.I - 2 * t.W));
         }
       });
 }
@@ -118,6 +132,7 @@ TEST(Simulate, ClosedFormsOfInterleavedZeroBubble) {
       [](const auto& s, int P, int V, int M, const Times& t) {
         if (t.W <= std::min(t.F, t.I)) {
           EXPECT_EQ(s.wall_bubble, (P - 1) * (t.F + t.I - t.W));
+          EXPECT_EQ(s.span_bubble, s.wall_bubble);
         }
         for (const int64_t peak : s.peak_activations)
           EXPECT_EQ(M % P == 0 ? peak : P * V, P * V);
