@@ -14,6 +14,8 @@ from pathlib import Path
 
 INVENTORY = "tests/inventory.csv"
 COLUMNS = ["area", "upstream test", "ours", "reason"]
+# How many tests each area has to account for: a row that is lost shows here.
+AREAS = "tests/inventory_areas.csv"
 
 
 def check_row(root, row):
@@ -31,6 +33,21 @@ def check_row(root, row):
     for name in ours.split():
         if not (root / name).is_file():
             yield f"{name} is not there", "name a file relative to the repository's root"
+
+
+def check_areas(root, rows):
+    """Compares the number of rows of each area with what is written down."""
+    if not (root / AREAS).is_file():
+        return
+    with open(root / AREAS, encoding="utf-8", newline="") as file:
+        wanted = {area: int(count) for area, count in list(csv.reader(file))[1:]}
+    found = {}
+    for area in (key[0] for key in rows if key):
+        found[area] = found.get(area, 0) + 1
+    for area in sorted(wanted.keys() | found.keys()):
+        if wanted.get(area, 0) != found.get(area, 0):
+            yield (f"{area} has {found.get(area, 0)} rows, {wanted.get(area, 0)} are wanted",
+                   f"add what is missing, or correct {AREAS}")
 
 
 def check(root):
@@ -53,6 +70,7 @@ def check(root):
                     found.append((f"{' '.join(key)} is on line {seen[key]} too", "keep one"))
                 seen.setdefault(key, line)
             problems += [f"{INVENTORY}:{line}: {what}; {remedy}" for what, remedy in found]
+    problems += [f"{INVENTORY}:1: {what}; {remedy}" for what, remedy in check_areas(root, seen)]
     if not seen and not problems:
         problems.append(f"{INVENTORY}:1: has no rows; add them")
     return problems

@@ -72,7 +72,8 @@ TEST(ScheduleCommand, ListsAllNames) {
   for (const auto& info : sched::all_schedules())
     EXPECT_TRUE(contains(text.out, info.name));
   const Json json = Json::parse(ask({"list", "--format", "json"}).out);
-  EXPECT_EQ(json.size(), sched::all_schedules().size());
+  EXPECT_EQ(json.size(), sched::all_schedules().size() + 1);
+  EXPECT_EQ(json.back().at("name"), "Auto");
   EXPECT_EQ(json[0].at("name"), "ForwardOnly");
 }
 

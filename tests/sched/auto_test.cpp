@@ -77,8 +77,9 @@ TEST(AutoWithTwoStagesARank, BeatsTheFixedOnesOnUnequalStages) {
 
 TEST(Auto, IsTheOptimumOfSmallPipelines) {
   std::mt19937 random(17);
-  for (int round = 0; round < 40; ++round) {
-    const int P = 2 + round % 2, M = P == 2 ? 1 + round % 4 : 1 + round % 3;
+  for (int round = 0; round < 42; ++round) {
+    const int size = round % 7;  // P = 2 with M = 1 to 4, P = 3 with M = 1 to 3
+    const int P = size < 4 ? 2 : 3, M = size < 4 ? 1 + size : size - 3;
     const Costs costs = random_costs(random, P);
     SearchProblem problem{.microbatches = M, .costs = costs};
     for (int r = 0; r < P; ++r)
@@ -93,7 +94,7 @@ TEST(Auto, IsTheOptimumOfSmallPipelines) {
 TEST(Auto, RespectsTheMemoryAndIsStillTheBest) {
   std::mt19937 random(18);
   for (int round = 0; round < 30; ++round) {
-    const int M = 2 + round % 2, cap = 1 + round % M;
+    const int M = 2 + round % 2, cap = 1 + round / 2 % M;
     const Costs costs = random_costs(random, 2);
     const AutoResult result = make_auto(
         {.rank_of_stage = {0, 1},

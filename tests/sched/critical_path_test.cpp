@@ -52,5 +52,20 @@ TEST(CriticalPath, JumpsOverAMessage) {
   EXPECT_EQ(path[3].start - path[2].end, 0);
 }
 
+// What arrives last decides, not what was made last.
+TEST(CriticalPath, FollowsTheMessageThatCameLast) {
+  Schedule schedule = from_rows({"0F0,0B0", "1F0,1B0", "2F0,2B0"});
+  schedule.extra_edges = {{0, 2}};
+  SimulateOptions options{.costs = {}, .details = true};
+  options.costs.links = {{.from = 0, .to = 2, .latency = 10}};
+  const Simulation result = simulate(schedule, options);
+  // 2F0 waits for the slow message of 0F0 and not for 1F0, which ends later.
+  std::vector<std::string> path;
+  for (const Timed& timed : result.critical_path)
+    path.push_back(to_string(timed.action));
+  EXPECT_EQ(path, (std::vector<std::string>{"0F0", "2F0", "2B0", "1B0", "0B0"}));
+  EXPECT_EQ(result.makespan, 1 + 10 + 1 + 2 + 2 + 2);
+}
+
 }  // namespace
 }  // namespace trireme::sched

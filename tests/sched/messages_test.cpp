@@ -120,7 +120,28 @@ TEST(Messages, RefusesACircleWithItsRanks) {
   const Schedule stuck = from_rows({"0F0,0B0,0F1,0B1", "1F1,1B1,1F0,1B0"});
   EXPECT_TRUE(contains(
       refusal([&] { lower(stuck); }),
-      "these wait for one another: rank 0 at 0B0, rank 1 at 1F1"));
+      "but rank 0 waits at 0B0 for stage 1 of rank 1, rank 1 waits at 1F1 for stage 0 "
+      "of "
+      "rank 0, and so on in a circle; no size of buffers helps"));
+  // A rank that only waits for those is not part of it.
+  const Schedule three =
+      from_rows({"0F0,0B0,0F1,0B1", "1F1,1B1,1F0,1B0", "2F0,2B0,2F1,2B1"});
+  const std::string why = refusal([&] { lower(three); });
+  EXPECT_TRUE(contains(why, "rank 1 waits at 1F1")) << why;
+  EXPECT_FALSE(contains(why, "rank 2 waits")) << why;
+}
+
+// A weight that the first and the last stage share travels from one to the other, and
+// its gradient back.
+TEST(Messages, TiedWeightsAreAnEdgeFromTheFirstStageToTheLast) {
+  for (const char* name : {"1F1B", "Interleaved1F1B", "ZB-H1"}) {
+    Schedule schedule = generate(name, {.ranks = 3, .microbatches = 6});
+    schedule.extra_edges = {{0, schedule.stages() - 1}};
+    expect_sound(lower(schedule), Buffers::kUnbounded);
+    EXPECT_GE(
+        simulate(schedule, {}).makespan,
+        simulate(generate(name, {.ranks = 3, .microbatches = 6}), {}).makespan);
+  }
 }
 
 }  // namespace

@@ -16,7 +16,7 @@ GOOD = HEAD + (
     "ddp,a_test.py::A::test_one,,another area\n")
 
 
-def check(inventory):
+def check(inventory, areas=None):
     with tempfile.TemporaryDirectory() as folder:
         tests = Path(folder, "tests")
         tests.mkdir()
@@ -24,6 +24,8 @@ def check(inventory):
             (tests / name).write_text("")
         if inventory is not None:
             (tests / "inventory.csv").write_text(inventory)
+        if areas is not None:
+            (tests / "inventory_areas.csv").write_text("area,tests\n" + areas)
         run = subprocess.run([sys.executable, TOOL, folder], stdout=subprocess.PIPE, text=True)
         return run.returncode, run.stdout.splitlines()
 
@@ -63,6 +65,15 @@ class CheckInventory(unittest.TestCase):
 
     def test_the_head(self):
         self.expect(GOOD.replace("upstream test", "test"), 1, "columns", HEAD.strip())
+
+    def test_rows_that_are_lost(self):
+        self.assertEqual(check(GOOD, "rpc,3\nddp,1\n"), (0, []))
+        for areas, words in (("rpc,4\nddp,1\n", "rpc has 3 rows, 4 are wanted"),
+                             ("rpc,3\n", "ddp has 1 rows, 0 are wanted"),
+                             ("rpc,3\nddp,1\npipe,2\n", "pipe has 0 rows, 2 are wanted")):
+            code, lines = check(GOOD, areas)
+            self.assertEqual((code, len(lines)), (1, 1), lines)
+            self.assertIn(words, lines[0])
 
     def test_nothing_there(self):
         self.expect(None, 1, "is not there")

@@ -32,9 +32,12 @@ using Json = nlohmann::ordered_json;
 constexpr int kLocksUp = 1;
 constexpr int kWrongUsage = 2;
 
-// "1 message", "2 messages".
-std::string counted(int64_t count, const char* what) {
-  return text(count, " ", what, count == 1 ? "" : "s");
+constexpr const char* kAutoSummary =
+    "The best for given costs: trireme schedule simulate Auto --costs FILE";
+
+// "1 message", "2 messages", "3 microbatches".
+std::string counted(int64_t count, std::string_view what) {
+  return text(count, " ", what, count == 1 ? "" : what.ends_with("ch") ? "es" : "s");
 }
 
 std::string read_file(const std::string& path) {
@@ -181,13 +184,19 @@ int list_schedules(const ScheduleArguments& arguments, std::ostream& out) {
            {"stages_per_rank", info.usual_stages},
            {"splits_backward", info.splits},
            {"in_torch", info.in_torch}});
+    all.push_back(
+        {{"name", "Auto"},
+         {"summary", kAutoSummary},
+         {"stage_map", "loop or v"},
+         {"stages_per_rank", 1},
+         {"splits_backward", true},
+         {"in_torch", false}});
     out << all.dump(2) << "\n";
     return 0;
   }
   for (const auto& info : sched::all_schedules())
     out << std::left << std::setw(24) << info.name << info.summary << "\n";
-  out << std::left << std::setw(24) << "Auto"
-      << "The best for given costs: trireme schedule simulate Auto --costs FILE\n";
+  out << std::left << std::setw(24) << "Auto" << kAutoSummary << "\n";
   return 0;
 }
 
@@ -250,8 +259,14 @@ int check(const ScheduleArguments& arguments, std::ostream& out) {
         in_quotes(arguments.what),
         " without sends and receives; leave out --lowered"));
   const bool was_lowered = schedule.lowered;
-  if (!was_lowered)
-    schedule = sched::lower(schedule);
+  try {
+    if (!was_lowered)
+      schedule = sched::lower(schedule);
+  } catch (const InvalidArgument& error) {
+    // It is complete, so this is a circle, as prove() would find it.
+    out << "locks up: " << error.what() << "\n";
+    return kLocksUp;
+  }
   const sched::Buffers buffers = parse_buffers(arguments.buffers);
   const sched::Proof proof = sched::prove(schedule, buffers);
   if (!proof.holds) {
@@ -267,8 +282,9 @@ int check(const ScheduleArguments& arguments, std::ostream& out) {
     in_flight = std::max(in_flight, use.most_in_flight);
   for (const int64_t peak : proof.peak_activations)
     live = std::max(live, peak);
-  out << "ok: " << schedule.ranks() << " ranks, " << schedule.stages() << " stages, "
-      << schedule.microbatches << " microbatches; "
+  out << "ok: " << counted(schedule.ranks(), "rank") << ", "
+      << counted(schedule.stages(), "stage") << ", "
+      << counted(schedule.microbatches, "microbatch") << "; "
       << (was_lowered ? "" : "lowered, it ") << "cannot lock up with "
       << sched::to_string(buffers) << "; at most " << counted(in_flight, "message")
       << " on a channel, " << counted(live, "live activation") << " on a rank\n";
@@ -374,6 +390,9 @@ int run_schedule(
   if (word == "simulate")
     return simulate(arguments, out);
   return plan(arguments, out);
+} catch (const std::bad_alloc&) {
+  err << "trireme: [cli] wanted memory for this schedule, got none; make it smaller\n";
+  return kWrongUsage;
 } catch (const InvalidArgument& error) {
   err << "trireme: " << error.what() << "\n";
   return kWrongUsage;

@@ -19,6 +19,17 @@ void add_format(CLI::App& word, ScheduleArguments& arguments, const Formats& for
       ->type_name("FORMAT");
 }
 
+CLI::Validator at_least_one() {
+  return CLI::Validator(
+      [](const std::string& word) -> std::string {
+        int value = 0;
+        if (CLI::detail::lexical_cast(word, value) && value >= 1)
+          return {};
+        return "wanted a whole number of at least 1, got " + word;
+      },
+      "");
+}
+
 // A number of something, at least one.
 CLI::Option* add_count(
     CLI::App& word,
@@ -26,9 +37,7 @@ CLI::Option* add_count(
     const std::string& letter,
     int& value,
     const std::string& does) {
-  return word.add_option(name, value, does)
-      ->check(CLI::PositiveNumber.description(""))
-      ->type_name(letter);
+  return word.add_option(name, value, does)->check(at_least_one())->type_name(letter);
 }
 
 void add_size(CLI::App& word, ScheduleArguments& arguments) {
@@ -90,7 +99,10 @@ void add_costs(CLI::App& word, ScheduleArguments& arguments) {
 void add_show(CLI::App& schedule, ScheduleArguments& arguments) {
   CLI::App* show = schedule.add_subcommand("show", "Print a schedule");
   add_size(*show, arguments);
-  show->add_flag("--lowered", arguments.lowered, "With sends, receives and sharding");
+  show->add_flag(
+      "--lowered",
+      arguments.lowered,
+      "With sends, receives and sharding (grid, csv, json)");
   add_format(*show, arguments, {"grid", "csv", "svg", "trace", "json"});
   show->add_option("-o,--output", arguments.output, "Write to this file")
       ->type_name("FILE");

@@ -16,6 +16,12 @@ using Json = nlohmann::ordered_json;
 
 constexpr int kVersion = 1;
 
+// JSON has quotes of its own.
+std::string shortened(const std::string& json) {
+  constexpr size_t kMost = 80;
+  return escaped(json.size() > kMost ? json.substr(0, kMost) + "..." : json);
+}
+
 // Reads the fields of one object, and then complains of those that nobody has read.
 class Fields {
  public:
@@ -78,7 +84,7 @@ class Fields {
 
   [[noreturn]] void refuse(const std::string& wanted, const std::string& got) const {
     throw InvalidArgument(
-        text("[sched] ", where_, ": wanted ", wanted, ", got ", in_quotes(got)));
+        text("[sched] ", where_, ": wanted ", wanted, ", got ", shortened(got)));
   }
 
  private:

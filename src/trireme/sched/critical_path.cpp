@@ -39,6 +39,12 @@ class Makers {
   std::vector<size_t> inputs_;
 };
 
+int awaited_microbatch(const Timed& timed) {
+  const bool second =
+      timed.action.kind() == ActionKind::Overlap && !timed.awaited_forward;
+  return (second ? timed.action.backward_half() : timed.action).microbatch();
+}
+
 struct Spot {
   size_t rank = 0;
   size_t place = 0;
@@ -49,7 +55,6 @@ struct Spot {
 std::vector<Timed> critical_path(
     const std::vector<std::vector<Timed>>& timeline, const Schedule& schedule) {
   const Makers makers(timeline, schedule);
-  const StageGraph graph(schedule);
   Spot at;
   double latest = -1;
   for (size_t rank = 0; rank < timeline.size(); ++rank)
@@ -58,31 +63,18 @@ std::vector<Timed> critical_path(
       at = {.rank = rank, .place = timeline[rank].size() - 1};
     }
   std::vector<Timed> path;
-  while (latest >= 0) {
+  for (bool more = latest >= 0; more;) {
     const Timed& now = timeline[at.rank][at.place];
     path.push_back(now);
-    // The rank itself, if it had no pause; else the input that came last.
-    if (at.place > 0 && timeline[at.rank][at.place - 1].end == now.start) {
-      --at.place;
-      continue;
-    }
-    latest = -1;
-    for_each_half(now.action, [&](const Action& half) {
-      const bool forward = half.kind() == ActionKind::Forward;
-      if (half.kind() == ActionKind::WeightGrad)
-        return;
-      const auto& sources =
-          forward ? graph.before(half.stage()) : graph.after(half.stage());
-      for (const int stage : sources) {
-        const auto rank = static_cast<size_t>(schedule.owner(stage));
-        const size_t place = makers.find(forward, stage, half.microbatch());
-        const double end = timeline[rank][place].end;
-        if (end <= now.start && end > latest) {
-          latest = end;
-          at = {.rank = rank, .place = place};
-        }
-      }
-    });
+    more = now.awaited >= 0 || at.place > 0;
+    // The rank itself, if it had no pause; else what it waited for.
+    if (now.awaited < 0)
+      at.place -= more ? 1 : 0;
+    else
+      at = {
+          .rank = static_cast<size_t>(schedule.owner(now.awaited)),
+          .place =
+              makers.find(now.awaited_forward, now.awaited, awaited_microbatch(now))};
   }
   std::reverse(path.begin(), path.end());
   return path;

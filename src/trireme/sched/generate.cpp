@@ -191,7 +191,10 @@ const Maker& find_maker(std::string_view name) {
     names += text(names.empty() ? "" : ", ", maker.info.name);
   }
   throw InvalidArgument(text(
-      "[sched] wanted the name of a schedule (", names, "), got ", in_quotes(name)));
+      "[sched] wanted the name of a schedule (",
+      names,
+      ", or Auto), got ",
+      in_quotes(name)));
 }
 
 void check_range(const char* what, int64_t value, int64_t least, int64_t most) {

@@ -172,23 +172,65 @@ class Walk {
     }
   }
 
+  // The stage whose result a rank that cannot go on waits for; -1 at its end.
+  int awaited(int rank) {
+    const auto& list = in_.actions[index(rank)];
+    if (next_[index(rank)] == list.size())
+      return -1;
+    int stage = -1;
+    for_each_half(list[next_[index(rank)]], [&](const Action& half) {
+      const bool forward = half.kind() == Kind::Forward;
+      const auto& others =
+          forward ? graph_.before(half.stage()) : graph_.after(half.stage());
+      for (const int other : others) {
+        const State& source = state(other, half.microbatch());
+        if (stage < 0 && !(forward ? source.forward : source.input))
+          stage = other;
+      }
+    });
+    return stage;
+  }
+
+  // Every rank waits for one other, so following them leads into circles; the shortest
+  // is the one to show.
+  std::vector<int> shortest_circle() {
+    std::vector<int> seen(in_.actions.size(), -1), best;
+    for (int start = 0; start < in_.ranks(); ++start) {
+      std::vector<int> way;
+      int rank = start;
+      while (awaited(rank) >= 0 && seen[index(rank)] < 0) {
+        seen[index(rank)] = start;
+        way.push_back(rank);
+        rank = in_.owner(awaited(rank));
+      }
+      if (awaited(rank) < 0 || seen[index(rank)] != start)
+        continue;
+      way.erase(way.begin(), std::find(way.begin(), way.end(), rank));
+      if (best.empty() || way.size() < best.size())
+        best = way;
+    }
+    return best;
+  }
+
   void check_done() {
     std::string waiting;
-    for (int rank = 0; rank < in_.ranks() && waiting.size() < 500; ++rank) {
-      const auto& list = in_.actions[index(rank)];
-      if (next_[index(rank)] < list.size())
-        waiting += text(
-            waiting.empty() ? "" : ", ",
-            "rank ",
-            rank,
-            " at ",
-            to_string(list[next_[index(rank)]]));
-    }
+    for (const int rank : shortest_circle())
+      waiting += text(
+          waiting.empty() ? "" : ", ",
+          "rank ",
+          rank,
+          " waits at ",
+          to_string(in_.actions[index(rank)][next_[index(rank)]]),
+          " for stage ",
+          awaited(rank),
+          " of rank ",
+          in_.owner(awaited(rank)));
     if (!waiting.empty())
       throw InvalidArgument(text(
-          "[sched] wanted a schedule that can run, but these wait for one another: ",
+          "[sched] wanted a schedule that can run, but ",
           waiting,
-          "; no size of buffers helps: put the actions into another order"));
+          ", and so on in a circle; no size of buffers helps: put the actions into "
+          "another order"));
   }
 
   const Schedule& in_;

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <iomanip>
 #include <optional>
+#include <tuple>
 
 #include "trireme/core/error.h"
 #include "trireme/sched/auto.h"
@@ -109,7 +110,11 @@ class Planner {
         entries_.begin(), entries_.end(), [](const PlanEntry& a, const PlanEntry& b) {
           if (a.fits != b.fits)
             return a.fits;
-          return a.time_per_microbatch() < b.time_per_microbatch();
+          if (a.time_per_microbatch() != b.time_per_microbatch())
+            return a.time_per_microbatch() < b.time_per_microbatch();
+          // Of equals the one with fewer stages and less memory.
+          return std::tuple(a.stages_per_rank, a.peak_bytes) <
+                 std::tuple(b.stages_per_rank, b.peak_bytes);
         });
     return std::move(entries_);
   }
@@ -141,7 +146,7 @@ class Planner {
 
   void try_all(StageMap map, int V, int M, const Cut& cut) {
     // Beyond these it takes too long.
-    constexpr int64_t kMost = 1 << 22, kMostForAuto = 4096;
+    constexpr int64_t kMost = 1 << 22, kMostForAuto = 2048;
     const int64_t size = int64_t{request_.ranks} * V * M;
     too_large_ = too_large_ || size > kMost;
     if (size > kMost)
@@ -150,7 +155,7 @@ class Planner {
       if (info.map == map && std::string_view(info.name) != "ForwardOnly")
         if (const auto schedule = named(info, V, M))
           note(*schedule, V, cut);
-    if (V > 2 || size > kMostForAuto)
+    if (size > kMostForAuto)
       return;
     const auto best = find_auto(
         {.rank_of_stage = map_stages(map, request_.ranks, request_.ranks * V),
@@ -261,12 +266,14 @@ std::string explain(const std::vector<PlanEntry>& entries, double memory_limit) 
       std::find_if(entries.begin(), entries.end(), [&](const PlanEntry& entry) {
         return entry.fits && entry.schedule != best.schedule;
       });
-  if (next != entries.end())
-    out += text(
-        "; ",
-        percent(next->time_per_microbatch() / best.time_per_microbatch() - 1),
-        " faster than the next best, ",
-        next->schedule);
+  const double gain =
+      next == entries.end() || best.makespan <= 0
+          ? 0
+          : next->time_per_microbatch() / best.time_per_microbatch() - 1;
+  if (next != entries.end() && gain < 0.0005)
+    out += text("; ", next->schedule, " is as fast");
+  else if (next != entries.end())
+    out += text("; ", percent(gain), " faster than the next best, ", next->schedule);
   return out;
 }
 

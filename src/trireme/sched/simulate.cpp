@@ -1,6 +1,7 @@
 #include "trireme/sched/simulate.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "trireme/core/error.h"
 #include "trireme/sched/action_text.h"
@@ -68,6 +69,8 @@ class Simulator {
   struct Inputs {
     double there = 0;
     int missing = 0;
+    /// The stage whose result came last.
+    int last = -1;
   };
 
   Inputs& inputs(bool forward, int stage, int microbatch) {
@@ -102,12 +105,13 @@ class Simulator {
 
   void carry_out(int rank, const Action& action, double start) {
     const double cost = cost_of(action, costs_);
+    const bool waited = start > clock_[index(rank)];
     clock_[index(rank)] = start + cost;
     if (first_[index(rank)] < 0)
       first_[index(rank)] = start;
     result_.busy[index(rank)] += cost;
     if (details_)
-      result_.timeline[index(rank)].push_back({action, start, start + cost});
+      note_time({action, start, start + cost}, waited);
     for_each_half(action, [&](const Action& half) {
       if (half.kind() == ActionKind::Forward)
         deliver(half, true, start + cost);
@@ -116,11 +120,27 @@ class Simulator {
     });
   }
 
+  void note_time(Timed timed, bool waited) {
+    for_each_half(timed.action, [&](const Action& half) {
+      const bool forward = half.kind() == ActionKind::Forward;
+      if (!waited || half.kind() == ActionKind::WeightGrad)
+        return;
+      const Inputs& needed = inputs(forward, half.stage(), half.microbatch());
+      if (needed.there == timed.start && needed.last >= 0) {
+        timed.awaited = needed.last;
+        timed.awaited_forward = forward;
+      }
+    });
+    result_.timeline[index(schedule_.owner(timed.action.stage()))].push_back(timed);
+  }
+
   // Gives a result to all stages that wait for it, at once on this rank and over links
   // to others.
   void deliver(const Action& half, bool forward, double made) {
     const auto give = [&](int stage, double there) {
       Inputs& target = inputs(forward, stage, half.microbatch());
+      if (target.last < 0 || there > target.there)
+        target.last = half.stage();
       target.there = std::max(target.there, there);
       --target.missing;
     };
@@ -158,16 +178,20 @@ class Simulator {
     };
     result_.makespan = most(clock_);
     result_.ideal = most(result_.busy);
+    if (!std::isfinite(result_.makespan))
+      throw InvalidArgument(
+          "[sched] wanted costs whose sum is a number, got more than one can hold");
     result_.wall_bubble = result_.makespan - result_.ideal;
+    double span = 0;
     for (size_t rank = 0; rank < clock_.size(); ++rank) {
       const double busy = result_.busy[rank];
       result_.idle.push_back(result_.makespan - busy);
       if (first_[rank] >= 0)
-        result_.span_bubble =
-            std::max(result_.span_bubble, clock_[rank] - first_[rank] - busy);
+        span = std::max(span, clock_[rank] - first_[rank]);
       result_.peak_activations.push_back(peak_activations(schedule_.actions[rank]));
       result_.peak_bytes.push_back(peak_bytes(rank));
     }
+    result_.span_bubble = std::max(0.0, span - result_.ideal);
     for (int stage = 0; stage < schedule_.stages(); ++stage)
       result_.peak_bytes[index(schedule_.owner(stage))] +=
           costs_.stage(stage).weight_bytes;
@@ -213,6 +237,11 @@ class Simulator {
 Simulation simulate(const Schedule& schedule, const SimulateOptions& options) {
   validate(schedule);
   check_costs(options.costs, schedule.stages(), schedule.ranks());
+  // Of a lowered schedule the messages are not timed, but they have to come through.
+  if (schedule.lowered)
+    if (const Proof proof = prove(schedule); !proof.holds)
+      throw InvalidArgument(
+          text("[sched] wanted a schedule that ends, but ", proof.why));
   Simulation result = Simulator(schedule, options).run();
   if (options.details)
     result.critical_path = critical_path(result.timeline, schedule);

@@ -12,6 +12,10 @@ struct Timed {
   Action action;
   double start = 0;
   double end = 0;
+  /// The stage whose result the rank waited for, or -1 if it did not; and whether that
+  /// was an activation.
+  int awaited = -1;
+  bool awaited_forward = true;
 };
 
 /// What a schedule comes to.
@@ -22,7 +26,8 @@ struct Simulation {
   double ideal = 0;
   /// makespan - ideal: what a step pays that ends with all ranks together.
   double wall_bubble = 0;
-  /// The most that a rank waits between its own first start and last end.
+  /// The longest time from a rank's own first start to its last end, less ideal: what
+  /// is left if ranks may run into the next step.
   double span_bubble = 0;
   /// The work of each rank, and the rest of the makespan.
   std::vector<double> busy;
