@@ -136,6 +136,17 @@ TEST(Flight, IsExactFor1F1B) {
       }
 }
 
+TEST(Flight, IsExactWhereMessagesGoRound) {
+  const auto check = [](const char* name, const ScheduleSize& size) {
+    const Schedule program = lower(generate(name, size), {.sharding = false});
+    EXPECT_EQ(told(program, -1), exact(program)) << name << " P" << size.ranks;
+  };
+  check("Interleaved1F1B", {.ranks = 3, .microbatches = 3, .stages_per_rank = 2});
+  check("ZBVZeroBubble", {.ranks = 2, .microbatches = 4});
+  check("ZBVZeroBubble", {.ranks = 3, .microbatches = 2});
+  check("LoopedBFS", {.ranks = 3, .microbatches = 2, .stages_per_rank = 2});
+}
+
 TEST(Flight, WarmUpsOf1F1BAreUnderWay) {
   // The first rank sends its P warm-ups before it hears anything.
   const Proof proof = prove(lower(generate("1F1B", {.ranks = 4, .microbatches = 12})));

@@ -1,9 +1,13 @@
 // All schedules by name: their rules, and what holds for whatever size.
 #include "trireme/sched/generate.h"
 
+#include <filesystem>
+#include <regex>
 #include <set>
 
 #include "helpers.h"
+#include "trireme/core/proc_text.h"
+#include "trireme/sched/csv.h"
 #include "trireme/sched/lower.h"
 #include "trireme/sched/prove.h"
 #include "trireme/sched/simulate.h"
@@ -119,6 +123,29 @@ TEST(Generate, WhateverTheSize) {
     ASSERT_EQ(proof.peak_activations, result.peak_activations);
   }
   EXPECT_EQ(names.size(), all_schedules().size());
+}
+
+// Files as NAME_P2_V2_M4.csv and NAME_P2_V2_M4_lowered.csv: what the tool has to write.
+TEST(Generate, EqualsTheGoldenFiles) {
+  int files = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(GOLDEN_FOLDER)) {
+    std::smatch parts;
+    const std::string file = entry.path().filename().string();
+    ASSERT_TRUE(std::regex_match(
+        file, parts, std::regex("(.*)_P([0-9]+)_V([0-9]+)_M([0-9]+)(_lowered)?\\.csv")))
+        << file;
+    const Schedule schedule = generate(
+        parts[1].str(),
+        {.ranks = std::stoi(parts[2]),
+         .microbatches = std::stoi(parts[4]),
+         .stages_per_rank = std::stoi(parts[3])});
+    EXPECT_EQ(
+        to_csv(parts[5].matched ? lower(schedule) : schedule),
+        read_text_file(entry.path()).value_or(""))
+        << file;
+    ++files;
+  }
+  EXPECT_EQ(files, 16);
 }
 
 }  // namespace

@@ -5,12 +5,13 @@
 
 #include "trireme/core/error.h"
 #include "trireme/sched/action_text.h"
+#include "trireme/sched/knowledge.h"
 #include "trireme/sched/prove.h"
 
 namespace trireme::sched {
 
 Flights::Flights(const Schedule& lowered, const ChannelMap& map)
-    : map_(map), ends_(map.channels().size()) {
+    : lowered_(lowered), map_(map), ends_(map.channels().size()) {
   for (const auto& list : lowered.actions)
     for (size_t step = 0; step < list.size(); ++step) {
       const Action& action = list[step];
@@ -77,28 +78,20 @@ std::string Flights::mismatch(size_t channel, size_t k) const {
 }
 
 std::vector<int64_t> Flights::most_in_flight(const Buffers& buffers) const {
-  // The channels that come back, by the pair of ranks.
-  std::map<std::pair<int, int>, std::vector<size_t>> between;
-  for (size_t c = 0; c < ends_.size(); ++c)
-    between[{map_.channels()[c].from, map_.channels()[c].to}].push_back(c);
+  // Clocks of all ranks for every message are exact; where they would take long, what
+  // neighbours tell each other is a bound.
+  constexpr int64_t kMostClocks = int64_t{1} << 27;
+  int64_t clocks = 0;
+  for (const Ends& ends : ends_)
+    clocks += static_cast<int64_t>(ends.sends.size()) * lowered_.ranks();
+  const auto progress = clocks <= kMostClocks ? receiver_progress(lowered_, map_)
+                                              : progress_by_neighbours();
   std::vector<int64_t> most(ends_.size());
   for (size_t c = 0; c < ends_.size(); ++c) {
-    const Channel& edge = map_.channels()[c];
-    const auto& back = between[{edge.to, edge.from}];
-    std::vector<size_t> heard(back.size());  // messages that came back before a send
-    size_t known = 0;                        // receives that the sender knows of
+    size_t known = 0;  // receives that the sender knows of
     for (size_t k = 0; k < ends_[c].sends.size(); ++k) {
-      uint32_t reached = 0;  // the peer's list is done up to here
-      for (size_t i = 0; i < back.size(); ++i) {
-        const Ends& ends = ends_[back[i]];
-        while (heard[i] < ends.receives.size() &&
-               ends.receives[heard[i]].step < ends_[c].sends[k].step)
-          ++heard[i];
-        if (heard[i] > 0)
-          reached = std::max(reached, ends.sends[heard[i] - 1].step);
-      }
       while (known < ends_[c].receives.size() &&
-             ends_[c].receives[known].step < reached)
+             ends_[c].receives[known].step < progress[c][k])
         ++known;
       most[c] = std::max(most[c], static_cast<int64_t>(k + 1 - std::min(known, k)));
     }
@@ -106,6 +99,32 @@ std::vector<int64_t> Flights::most_in_flight(const Buffers& buffers) const {
       most[c] = std::min<int64_t>(most[c], std::max(1, buffers.messages));
   }
   return most;
+}
+
+// Up to where a receiver must have come when it sent the last message that came back.
+std::vector<std::vector<uint32_t>> Flights::progress_by_neighbours() const {
+  std::map<std::pair<int, int>, std::vector<size_t>> between;
+  for (size_t c = 0; c < ends_.size(); ++c)
+    between[{map_.channels()[c].from, map_.channels()[c].to}].push_back(c);
+  std::vector<std::vector<uint32_t>> progress(ends_.size());
+  for (size_t c = 0; c < ends_.size(); ++c) {
+    const Channel& edge = map_.channels()[c];
+    const auto& back = between[{edge.to, edge.from}];
+    std::vector<size_t> heard(back.size());  // messages that came back before a send
+    for (const Place& send : ends_[c].sends) {
+      uint32_t reached = 0;
+      for (size_t i = 0; i < back.size(); ++i) {
+        const Ends& ends = ends_[back[i]];
+        while (heard[i] < ends.receives.size() &&
+               ends.receives[heard[i]].step < send.step)
+          ++heard[i];
+        if (heard[i] > 0)
+          reached = std::max(reached, ends.sends[heard[i] - 1].step);
+      }
+      progress[c].push_back(reached);
+    }
+  }
+  return progress;
 }
 
 }  // namespace trireme::sched

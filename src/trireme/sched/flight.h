@@ -26,10 +26,10 @@ class Flights {
   /// sent, none missing; else the first that is not, in words.
   std::string disorder() const;
 
-  /// For each channel the most messages that can be sent and not yet received. A sender
-  /// knows that its peer has received what the peer did before it sent the last message
-  /// that came back. (Through third ranks it could know more; so this is an upper
-  /// bound, and exact where only neighbours talk.)
+  /// For each channel the most messages that can be sent and not yet received, in
+  /// whatever order the ranks get their turns: exact with unbounded buffers, up to 2^27
+  /// messages x ranks; beyond that, and with bounded ones, at most so many. The program
+  /// must run to its end.
   std::vector<int64_t> most_in_flight(const Buffers& buffers) const;
 
  private:
@@ -45,7 +45,9 @@ class Flights {
     std::vector<Place> receives;
   };
   std::string mismatch(size_t channel, size_t k) const;
+  std::vector<std::vector<uint32_t>> progress_by_neighbours() const;
 
+  const Schedule& lowered_;
   const ChannelMap& map_;
   std::vector<Ends> ends_;
 };
