@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <ostream>
-#include <regex>
+#include <string_view>
 #include <sys/prctl.h>
 
 #include <CLI/CLI.hpp>
@@ -41,8 +41,14 @@ std::string both(const std::string& name) {
 void check_nodes(const std::string& nodes) {
   if (nodes == "1" || nodes == "1:1")
     return;
-  static const std::regex count("[1-9][0-9]*(:[1-9][0-9]*)?");
-  if (!std::regex_match(nodes, count))
+  const auto is_count = [](std::string_view word) {
+    return !word.empty() && word.front() != '0' &&
+           word.find_first_not_of("0123456789") == std::string_view::npos;
+  };
+  const size_t colon = nodes.find(':');
+  if (!is_count(std::string_view(nodes).substr(0, colon)) ||
+      (colon != std::string::npos &&
+       !is_count(std::string_view(nodes).substr(colon + 1))))
     throw InvalidArgument(text(
         "[cli] wanted --nnodes to be a number of hosts of at least 1, got ",
         in_quotes(nodes)));
