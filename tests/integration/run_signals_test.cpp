@@ -130,9 +130,15 @@ TEST_F(RunSignalsProcs, TheKeeperIsNotFoundByTheNameOfTheLauncher) {
 }
 
 TEST_F(RunSignalsProcs, ACancelledRestartIsTakenBack) {
+  // Rank 0 fails only when rank 1 is ready to survive SIGTERM.
+  const std::string file = folder_.path() / "file";
   const auto launched = launch(
       {"-n", "2", "--max-restarts", "1", "--grace", "60"},
-      {"0:exit=3", "1:ignore=15", "1:hang"});
+      {"1:ignore=15",
+       text("1:file=", file),
+       "1:hang",
+       text("0:await=", file),
+       "0:exit=3"});
   ASSERT_TRUE(launched->complains("restart 1 of 1"));
   launched->kill(SIGINT);
   ASSERT_TRUE(launched->complains("not started again, because of SIGINT"));
