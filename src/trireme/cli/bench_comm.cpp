@@ -39,7 +39,7 @@ class Teams {
       // Our own failures end the benchmark; without the peer it goes on, and says so.
       if (side.team != CommTeam::Gloo)
         throw;
-      gloo_.missing = text(error.what(), "\nTo get the peer, ", kPeerRemedy, ".");
+      gloo_.missing = peer_failed(error.what());
       teams_.erase(side.team);
       return {};
     }

@@ -86,7 +86,7 @@ Round guarded(const Round& peer, std::string& missing) {
     try {
       return peer();
     } catch (const Error& error) {
-      missing = text(error.what(), "\nTo get the peer, ", kPeerRemedy, ".");
+      missing = peer_failed(error.what());
       return {};
     }
   };

@@ -10,7 +10,7 @@
 #include "trireme/cli/bench_workers.h"
 #include "trireme/cli/child.h"
 #include "trireme/core/error.h"
-#include "trireme/core/proc_text.h"
+#include "trireme/core/machine.h"
 #include "trireme/launch/processes.h"
 
 namespace trireme::cli {
@@ -44,12 +44,6 @@ Clock::time_point barrier_time(const ChildResult& result) {
         "\n",
         result.err));
   return Clock::time_point(std::chrono::nanoseconds(ticks));
-}
-
-// The most that a process has had in memory, in KiB.
-double peak_memory(pid_t pid) {
-  const auto status = read_text_file(text("/proc/", pid, "/status"));
-  return static_cast<double>(parse_kib(status.value_or(""), "VmHWM"));
 }
 
 }  // namespace
@@ -128,7 +122,8 @@ double launcher_memory(const std::filesystem::path& program, int ranks) {
                   return stat.parent == keepers[0];
                 }).size();
     if (started >= static_cast<size_t>(ranks))
-      return peak_memory(launcher.pid()) + peak_memory(keepers[0]);
+      return static_cast<double>(
+          peak_memory_kib(launcher.pid()) + peak_memory_kib(keepers[0]));
     if (deadline.expired())
       throw TimeoutError(text(
           "[cli] expected ", ranks, " ranks within 20 s, got ", started, " processes"));

@@ -51,6 +51,10 @@ PeerCommand find_peer(
           "; set TRIREME_PEERS to the source tree's bench/peers")};
 }
 
+std::string peer_failed(const std::string& what) {
+  return text(what, "\nTo get the peer, ", kPeerRemedy, ".");
+}
+
 fs::path this_program() {
   return fs::read_symlink("/proc/self/exe");
 }

@@ -34,6 +34,9 @@ PeerCommand find_peer(
     const Environment& env,
     const std::filesystem::path& program);
 
+/// Why there is no peer after it has failed, and what to do.
+std::string peer_failed(const std::string& what);
+
 /// This program's own file.
 std::filesystem::path this_program();
 

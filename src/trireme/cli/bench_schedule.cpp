@@ -8,7 +8,6 @@
 #include "trireme/cli/bench_workers.h"
 #include "trireme/core/error.h"
 #include "trireme/core/machine.h"
-#include "trireme/core/proc_text.h"
 
 namespace trireme::cli {
 namespace {
@@ -45,8 +44,7 @@ class Ours {
   double memory(const ScheduleJob& job) const {
     WorkerTeam team = start("ours", command_);
     ask(team, job);
-    const auto status = read_text_file(text("/proc/", team.pid(0), "/status"));
-    return static_cast<double>(parse_kib(status.value_or(""), "VmHWM"));
+    return static_cast<double>(peak_memory_kib(team.pid(0)));
   }
 
  private:
@@ -71,7 +69,7 @@ class Torch {
         team_.reset(new WorkerTeam(start("torch", peer_.command)));
       return {ask(*team_, job).seconds * 1e6};
     } catch (const Error& error) {
-      peer_.missing = text(error.what(), "\nTo get the peer, ", kPeerRemedy, ".");
+      peer_.missing = peer_failed(error.what());
       team_.reset();
       return {};
     }

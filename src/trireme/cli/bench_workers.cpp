@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "trireme/core/error.h"
+#include "trireme/core/exec.h"
 #include "trireme/core/machine.h"
 #include "trireme/launch/variables.h"
 
@@ -20,39 +21,6 @@ namespace {
 
 [[noreturn]] void system_failed(const char* wanted) {
   throw Error(text("[cli] expected to ", wanted, ", got ", errno_text(errno)));
-}
-
-std::vector<char*> pointers(std::vector<std::string>& words) {
-  std::vector<char*> list;
-  for (std::string& word : words)
-    list.push_back(word.data());
-  list.push_back(nullptr);
-  return list;
-}
-
-std::vector<std::string> merged_environment(const Environment::Variables& more) {
-  Environment::Variables all = Environment::of_process().with_prefix("");
-  for (const auto& [name, value] : more)
-    all[name] = value;
-  std::vector<std::string> lines;
-  for (const auto& [name, value] : all)
-    lines.push_back(text(name, "=", value));
-  return lines;
-}
-
-// What a failed exec leaves in the log; exit code 127 as of a shell.
-[[noreturn]] void become(char* const* arguments, char* const* variables) {
-  ::execvpe(arguments[0], arguments, variables);
-  const char* reason = ::strerrordesc_np(errno);
-  for (const char* part :
-       {"cannot start ",
-        static_cast<const char*>(arguments[0]),
-        ": ",
-        reason != nullptr ? reason : "unknown",
-        "\n"})
-    if (::write(STDERR_FILENO, part, __builtin_strlen(part)) < 0)
-      break;
-  ::_exit(127);
 }
 
 std::string ending_text(int status) {
@@ -109,10 +77,9 @@ void WorkerTeam::start(const WorkerStart& start) {
     system_failed("connect to a worker");
   // Nothing may be allocated between fork and exec: another thread may hold the heap's
   // lock.
-  std::vector<std::string> words = start.command;
-  std::vector<std::string> lines = merged_environment(start.variables);
-  const std::vector<char*> arguments = pointers(words);
-  const std::vector<char*> variables = pointers(lines);
+  const auto lines = variable_lines(Environment::of_process().merged(start.variables));
+  const auto arguments = exec_pointers(start.command);
+  const auto variables = exec_pointers(lines);
   const pid_t parent = ::getpid();
   const pid_t pid = ::fork();
   if (pid == 0) {
@@ -122,7 +89,8 @@ void WorkerTeam::start(const WorkerStart& start) {
     ::dup2(sockets[1], STDIN_FILENO);
     ::dup2(sockets[1], STDOUT_FILENO);
     ::dup2(log_, STDERR_FILENO);
-    become(arguments.data(), variables.data());
+    ::execvpe(arguments[0], arguments.data(), variables.data());
+    exec_failed("", arguments[0]);
   }
   const int code = errno;
   ::close(sockets[1]);

@@ -12,28 +12,10 @@
 
 #include "trireme/core/error.h"
 #include "trireme/core/escape.h"
+#include "trireme/core/exec.h"
 
 namespace trireme::cli {
 namespace {
-
-// The words as exec takes them; they live as long as the vector that is given.
-std::vector<char*> pointers(const std::vector<std::string>& words) {
-  std::vector<char*> list;
-  for (const std::string& word : words)
-    list.push_back(const_cast<char*>(word.c_str()));
-  list.push_back(nullptr);
-  return list;
-}
-
-std::vector<std::string> merged_variables(const Environment::Variables& more) {
-  Environment::Variables all = Environment::of_process().with_prefix("");
-  for (const auto& [name, value] : more)
-    all[name] = value;
-  std::vector<std::string> lines;
-  for (const auto& [name, value] : all)
-    lines.push_back(text(name, "=", value));
-  return lines;
-}
 
 // Gives errno's value, 0 for success.
 int spawn(pid_t& pid, const ChildStart& start, int out, int err) {
@@ -41,9 +23,9 @@ int spawn(pid_t& pid, const ChildStart& start, int out, int err) {
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_adddup2(&actions, out, STDOUT_FILENO);
   posix_spawn_file_actions_adddup2(&actions, err, STDERR_FILENO);
-  const auto lines = merged_variables(start.variables);
-  const auto arguments = pointers(start.command);
-  const auto variables = pointers(lines);
+  const auto lines = variable_lines(Environment::of_process().merged(start.variables));
+  const auto arguments = exec_pointers(start.command);
+  const auto variables = exec_pointers(lines);
   const int code = ::posix_spawnp(
       &pid, arguments[0], &actions, nullptr, arguments.data(), variables.data());
   posix_spawn_file_actions_destroy(&actions);

@@ -1,11 +1,11 @@
 #include "trireme/cli/rank_count.h"
 
 #include <algorithm>
-#include <charconv>
 
 #include "trireme/core/error.h"
 #include "trireme/core/escape.h"
 #include "trireme/core/machine.h"
+#include "trireme/core/parse_number.h"
 
 namespace trireme::cli {
 namespace {
@@ -62,16 +62,14 @@ int parse_rank_count(const std::string& value, const RankSources& sources) {
           "\"cpu\"");
     return sources.gpus;
   }
-  int count = 0;
-  const char* end = value.data() + value.size();
-  const auto [stop, error] = std::from_chars(value.data(), end, count);
-  if (value.empty() || error != std::errc() || stop != end)
+  const auto count = parse_number<int>(value);
+  if (!count)
     throw InvalidArgument(text(
         "[cli] wanted the number of ranks (-n) to be a whole number, \"auto\", \"cpu\" "
         "or "
         "\"gpu\", got ",
         in_quotes(value)));
-  return count;
+  return *count;
 }
 
 }  // namespace trireme::cli

@@ -5,6 +5,7 @@
 
 #include "trireme/core/error.h"
 #include "trireme/core/escape.h"
+#include "trireme/core/exec.h"
 
 namespace trireme::cli {
 namespace {
@@ -27,14 +28,12 @@ void check_program(const std::filesystem::path& program) {
     refuse(program, "something that is no executable file");
 }
 
-// The arguments as exec takes them; they live as long as the vectors that are given.
-std::vector<char*> make_argv(
+// The program and its arguments.
+std::vector<std::string> command_of(
     const std::filesystem::path& program, const std::vector<std::string>& arguments) {
-  std::vector<char*> argv{const_cast<char*>(program.c_str())};
-  for (const std::string& argument : arguments)
-    argv.push_back(const_cast<char*>(argument.c_str()));
-  argv.push_back(nullptr);
-  return argv;
+  std::vector<std::string> command{program.string()};
+  command.insert(command.end(), arguments.begin(), arguments.end());
+  return command;
 }
 
 }  // namespace
@@ -51,7 +50,8 @@ std::filesystem::path torch_program() {
 void become_torch(
     const std::filesystem::path& program, const std::vector<std::string>& arguments) {
   check_program(program);
-  ::execv(program.c_str(), make_argv(program, arguments).data());
+  const auto command = command_of(program, arguments);
+  ::execv(program.c_str(), exec_pointers(command).data());
   refuse(program, errno_text(errno));
 }
 
@@ -60,9 +60,8 @@ ChildResult run_torch(
     const std::vector<std::string>& arguments,
     std::chrono::milliseconds limit) {
   check_program(program);
-  std::vector<std::string> command{program.string()};
-  command.insert(command.end(), arguments.begin(), arguments.end());
-  return run_child({.command = command, .variables = {}, .limit = limit});
+  return run_child(
+      {.command = command_of(program, arguments), .variables = {}, .limit = limit});
 }
 
 }  // namespace trireme::cli

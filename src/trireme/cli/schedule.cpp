@@ -1,6 +1,5 @@
 #include "trireme/cli/schedule.h"
 
-#include <charconv>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
@@ -12,6 +11,7 @@
 
 #include "trireme/core/error.h"
 #include "trireme/core/escape.h"
+#include "trireme/core/parse_number.h"
 #include "trireme/core/proc_text.h"
 #include "trireme/sched/auto.h"
 #include "trireme/sched/cost_file.h"
@@ -87,14 +87,12 @@ void write_file(const std::string& path, const std::string& content) {
 double parse_bandwidth(const std::string& word) {
   if (word == "inf")
     return std::numeric_limits<double>::infinity();
-  double value = 0;
-  const char* end = word.data() + word.size();
-  const auto [stop, error] = std::from_chars(word.data(), end, value);
-  if (error != std::errc() || stop != end || !(value > 0))
+  const auto value = parse_number<double>(word);
+  if (!value || !(*value > 0))
     throw InvalidArgument(text(
         "[cli] wanted --bandwidth to be a number above 0 or inf, got ",
         in_quotes(word)));
-  return value;
+  return *value;
 }
 
 sched::CostFile costs_of(const ScheduleArguments& arguments) {
@@ -239,14 +237,12 @@ sched::Buffers parse_buffers(const std::string& word) {
     return {};
   if (word == "rendezvous")
     return {.messages = 0};
-  int messages = 0;
-  const char* end = word.data() + word.size();
-  const auto [stop, error] = std::from_chars(word.data(), end, messages);
-  if (error != std::errc() || stop != end || messages < 0)
+  const auto messages = parse_number<int>(word);
+  if (!messages || *messages < 0)
     throw InvalidArgument(text(
         "[cli] wanted --buffers to be a number, unbounded or rendezvous, got ",
         in_quotes(word)));
-  return {.messages = messages};
+  return {.messages = *messages};
 }
 
 int check(const ScheduleArguments& arguments, std::ostream& out) {

@@ -6,6 +6,7 @@
 
 #include "trireme/core/error.h"
 #include "trireme/core/escape.h"
+#include "trireme/core/parse_number.h"
 
 namespace trireme {
 namespace {
@@ -37,13 +38,11 @@ std::string range_text(std::int64_t min, std::int64_t max) {
 
 std::int64_t parse_integer(
     std::string_view name, std::string_view value, std::int64_t min, std::int64_t max) {
-  std::int64_t number = 0;
-  const char* end = value.data() + value.size();
-  const auto [stop, error] = std::from_chars(value.data(), end, number);
-  if (error != std::errc() || stop != end || number < min || number > max) {
+  const auto number = parse_number<std::int64_t>(value);
+  if (!number || *number < min || *number > max) {
     throw_wrong(name, range_text(min, max), value);
   }
-  return number;
+  return *number;
 }
 
 }  // namespace
@@ -118,6 +117,14 @@ std::chrono::milliseconds Environment::seconds_or(
         *value);
   }
   return std::chrono::milliseconds(std::llround(std::ceil(seconds * 1000)));
+}
+
+Environment::Variables Environment::merged(const Variables& more) const {
+  Variables all = variables_;
+  for (const auto& [name, value] : more) {
+    all[name] = value;
+  }
+  return all;
 }
 
 Environment::Variables Environment::with_prefix(std::string_view prefix) const {

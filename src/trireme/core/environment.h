@@ -67,6 +67,9 @@ class Environment {
   /// All variables whose names start so, in order of name.
   Variables with_prefix(std::string_view prefix) const;
 
+  /// All variables, with `more` in place of those that have the same names.
+  Variables merged(const Variables& more) const;
+
  private:
   Variables variables_;
 };

@@ -111,4 +111,8 @@ std::uint64_t process_start_time(pid_t pid) {
   return stat && !stat->ended() ? stat->start_time : 0;
 }
 
+std::uint64_t peak_memory_kib(pid_t pid) {
+  return parse_kib(read_or_empty(text("/proc/", pid, "/status")), "VmHWM");
+}
+
 }  // namespace trireme

@@ -51,4 +51,7 @@ SharedMemoryLimits shared_memory_limits(const std::string& path = "/dev/shm");
 /// such process, or if it has ended and only its parent has not noticed (a zombie).
 std::uint64_t process_start_time(pid_t pid);
 
+/// The most memory that process `pid` has had, in KiB; 0 if there is no such process.
+std::uint64_t peak_memory_kib(pid_t pid);
+
 }  // namespace trireme

@@ -1,9 +1,10 @@
 #include "trireme/core/proc_text.h"
 
 #include <algorithm>
-#include <charconv>
 #include <fstream>
 #include <sstream>
+
+#include "trireme/core/parse_number.h"
 
 namespace trireme {
 namespace {
@@ -25,19 +26,9 @@ std::vector<std::string_view> split(
   }
 }
 
-std::optional<std::uint64_t> to_number(std::string_view text) {
-  std::uint64_t number = 0;
-  const char* end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, number);
-  if (error != std::errc() || stop != end) {
-    return std::nullopt;
-  }
-  return number;
-}
-
 std::optional<double> quota_of(std::string_view quota, std::string_view period) {
-  const auto used = to_number(quota);
-  const auto of = to_number(period);
+  const auto used = parse_number<std::uint64_t>(quota);
+  const auto of = parse_number<std::uint64_t>(period);
   if (!used || !of || *used == 0 || *of == 0) {
     return std::nullopt;
   }
@@ -100,7 +91,7 @@ std::uint64_t parse_kib(std::string_view status, std::string_view name) {
     const auto words = split(line, kBlanks);
     if (words.size() == 3 && words[0].ends_with(':') &&
         words[0].substr(0, words[0].size() - 1) == name && words[2] == "kB") {
-      return to_number(words[1]).value_or(0);
+      return parse_number<std::uint64_t>(words[1]).value_or(0);
     }
   }
   return 0;
@@ -115,8 +106,10 @@ std::vector<int> parse_cpu_list(std::string_view list) {
   std::vector<int> cpus;
   for (std::string_view range : split(first_word(list), ",")) {
     const auto dash = std::min(range.find('-'), range.size());
-    const auto first = to_number(range.substr(0, dash));
-    const auto last = dash == range.size() ? first : to_number(range.substr(dash + 1));
+    const auto first = parse_number<std::uint64_t>(range.substr(0, dash));
+    const auto last = dash == range.size()
+                          ? first
+                          : parse_number<std::uint64_t>(range.substr(dash + 1));
     if (!first || !last || *last < *first || *last >= kMostCpus) {
       return {};
     }
@@ -137,9 +130,9 @@ std::optional<ProcessStat> parse_process_stat(std::string_view stat) {
   if (fields.size() < 20 || fields[0].size() != 1) {
     return std::nullopt;
   }
-  const auto parent = to_number(fields[1]);
-  const auto session = to_number(fields[3]);
-  const auto start_time = to_number(fields[19]);
+  const auto parent = parse_number<std::uint64_t>(fields[1]);
+  const auto session = parse_number<std::uint64_t>(fields[3]);
+  const auto start_time = parse_number<std::uint64_t>(fields[19]);
   if (!parent || !session || !start_time) {
     return std::nullopt;
   }

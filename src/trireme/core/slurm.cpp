@@ -5,6 +5,7 @@
 
 #include "trireme/core/error.h"
 #include "trireme/core/escape.h"
+#include "trireme/core/parse_number.h"
 
 namespace trireme {
 namespace {
@@ -71,10 +72,8 @@ bool in_slurm_step(const Environment& env) {
   if (!value || !env.has("SLURM_PROCID")) {
     return false;
   }
-  std::int64_t step = -1;
-  const char* end = value->data() + value->size();
-  const auto [stop, error] = std::from_chars(value->data(), end, step);
-  return error == std::errc() && stop == end && step >= 0 && step < kFirstSpecialStep;
+  const auto step = parse_number<std::int64_t>(*value);
+  return step && *step >= 0 && *step < kFirstSpecialStep;
 }
 
 std::vector<int> parse_slurm_tasks(std::string_view name, std::string_view value) {

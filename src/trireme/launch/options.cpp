@@ -1,27 +1,18 @@
 #include "trireme/launch/options.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cstring>
 
 #include "trireme/core/error.h"
 #include "trireme/core/escape.h"
+#include "trireme/core/parse_number.h"
 
 namespace trireme::launch {
 namespace {
 
-std::optional<int> whole_number(std::string_view word) {
-  int value = 0;
-  const char* end = word.data() + word.size();
-  const auto [stop, error] = std::from_chars(word.data(), end, value);
-  if (word.empty() || error != std::errc() || stop != end || value < 0)
-    return std::nullopt;
-  return value;
-}
-
 std::optional<Streams> streams_of(std::string_view word) {
-  const auto bits = whole_number(word);
-  if (!bits || *bits > 3)
+  const auto bits = parse_number<int>(word);
+  if (!bits || *bits < 0 || *bits > 3)
     return std::nullopt;
   return Streams{.out = (*bits & 1) != 0, .err = (*bits & 2) != 0};
 }
@@ -31,9 +22,9 @@ bool add_rank(StreamChoice& choice, std::string_view item) {
   const size_t colon = item.find(':');
   if (colon == std::string_view::npos)
     return false;
-  const auto rank = whole_number(item.substr(0, colon));
+  const auto rank = parse_number<int>(item.substr(0, colon));
   const auto streams = streams_of(item.substr(colon + 1));
-  return rank && streams && choice.ranks.emplace(*rank, *streams).second;
+  return rank && *rank >= 0 && streams && choice.ranks.emplace(*rank, *streams).second;
 }
 
 }  // namespace

@@ -9,28 +9,12 @@
 #include <unistd.h>
 
 #include "trireme/core/error.h"
+#include "trireme/core/exec.h"
 
 namespace trireme::launch {
 namespace {
 
 constexpr int kCannotStart = 127;  // as a shell says it
-
-// The pointers that exec wants, made before the fork: in the child of a program with
-// threads nothing may be allocated.
-std::vector<char*> pointers(const std::vector<std::string>& words) {
-  std::vector<char*> list;
-  for (const std::string& word : words)
-    list.push_back(const_cast<char*>(word.c_str()));
-  list.push_back(nullptr);
-  return list;
-}
-
-std::vector<std::string> as_lines(const Environment::Variables& variables) {
-  std::vector<std::string> lines;
-  for (const auto& [name, value] : variables)
-    lines.push_back(text(name, "=", value));
-  return lines;
-}
 
 void pin(const std::vector<int>& cpus) {
   if (cpus.empty())
@@ -57,21 +41,6 @@ void take_place(const RankStart& start, const ProcessState& state, pid_t parent)
     if (fd > STDERR_FILENO)
       ::close(fd);
   state.restore();
-}
-
-[[noreturn]] void become(
-    const std::string& program, char* const* arguments, char* const* variables) {
-  ::execve(program.c_str(), arguments, variables);
-  const char* reason = ::strerrordesc_np(errno);
-  for (const char* part :
-       {"[launch] cannot start ",
-        program.c_str(),
-        ": ",
-        reason != nullptr ? reason : "unknown error",
-        "\n"})
-    if (::write(STDERR_FILENO, part, std::strlen(part)) < 0)
-      break;
-  ::_exit(kCannotStart);
 }
 
 [[noreturn]] void run_function(const RankStart& start) {
@@ -115,9 +84,9 @@ void ProcessState::restore() const {
 }
 
 pid_t start_rank(const RankStart& start, const ProcessState& state) {
-  const auto lines = as_lines(start.variables);
-  const auto arguments = pointers(start.body->arguments);
-  const auto variables = pointers(lines);
+  const auto lines = variable_lines(start.variables);
+  const auto arguments = exec_pointers(start.body->arguments);
+  const auto variables = exec_pointers(lines);
   const pid_t parent = ::getpid();
   const pid_t pid = ::fork();
   if (pid < 0)
@@ -134,7 +103,9 @@ pid_t start_rank(const RankStart& start, const ProcessState& state) {
   take_place(start, state, parent);
   if (start.body->function)
     run_function(start);
-  become(start.body->program, arguments.data(), variables.data());
+  const char* program = start.body->program.c_str();
+  ::execve(program, arguments.data(), variables.data());
+  exec_failed("[launch] ", program);
 }
 
 }  // namespace trireme::launch

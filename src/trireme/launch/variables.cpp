@@ -18,9 +18,7 @@ Environment::Variables rank_variables(
     int rank,
     const Environment& inherited,
     const Environment::Variables& extra) {
-  Environment::Variables all = inherited.with_prefix("");
-  for (const auto& [name, value] : extra)
-    all[name] = value;
+  Environment::Variables all = inherited.merged(extra);
   const std::string own = text(rank), ranks = text(place.ranks);
   const std::pair<const char*, std::string> torchrun[] = {
       {"RANK", own},

@@ -92,6 +92,14 @@ constexpr bool is_compute(ActionKind kind) {
   return (kind >= ActionKind::Forward && kind <= ActionKind::WeightGrad) ||
          kind == ActionKind::Overlap;
 }
+/// B and I: what the stage before waits for.
+constexpr bool gives_input_grad(ActionKind kind) {
+  return kind == ActionKind::Backward || kind == ActionKind::InputGrad;
+}
+/// B and W: the end of a microbatch on its stage.
+constexpr bool gives_weight_grad(ActionKind kind) {
+  return kind == ActionKind::Backward || kind == ActionKind::WeightGrad;
+}
 constexpr bool is_send(ActionKind kind) {
   return kind == ActionKind::SendForward || kind == ActionKind::SendBackward;
 }

@@ -5,6 +5,7 @@
 
 #include "trireme/core/error.h"
 #include "trireme/sched/generate.h"
+#include "trireme/sched/index.h"
 #include "trireme/sched/list_schedule.h"
 #include "trireme/sched/lower.h"
 #include "trireme/sched/plan.h"
@@ -14,10 +15,6 @@ namespace trireme::sched {
 namespace {
 
 using Kind = ActionKind;
-
-size_t index(int value) {
-  return static_cast<size_t>(value);
-}
 
 [[noreturn]] void refuse(double memory_limit) {
   throw InvalidArgument(text(
@@ -31,9 +28,7 @@ class Chooser {
   explicit Chooser(const SearchProblem& problem)
       : problem_(problem),
         stages_(static_cast<int>(problem.rank_of_stage.size())),
-        ranks_(
-            1 + *std::max_element(
-                    problem.rank_of_stage.begin(), problem.rank_of_stage.end())) {}
+        ranks_(count_ranks(problem.rank_of_stage)) {}
 
   /// Nothing if nothing fits.
   std::optional<AutoResult> run() {
@@ -48,24 +43,27 @@ class Chooser {
   }
 
  private:
-  // Keeps the schedule if it fits and is the fastest so far.
-  void consider(const Schedule& schedule, const std::string& origin) {
+  // Keeps the schedule if it fits and is the fastest so far; gives its time.
+  double consider(const Schedule& schedule, const std::string& origin) {
     const Simulation result = simulate(schedule, {.costs = problem_.costs});
     const double bytes =
         *std::max_element(result.peak_bytes.begin(), result.peak_bytes.end());
-    if (bytes > problem_.memory_limit || (found_ && result.makespan >= best_.makespan))
-      return;
-    best_ = {.schedule = schedule, .makespan = result.makespan, .origin = origin};
-    found_ = true;
+    if (bytes <= problem_.memory_limit &&
+        (!found_ || result.makespan < best_.makespan)) {
+      best_ = {.schedule = schedule, .makespan = result.makespan, .origin = origin};
+      found_ = true;
+    }
+    return result.makespan;
   }
 
-  // As it is, and with neighbouring I and W in one.
-  void consider_both(const Schedule& schedule, const std::string& origin) {
-    consider(schedule, origin);
+  // As it is, whose time it gives, and with neighbouring I and W in one.
+  double consider_both(const Schedule& schedule, const std::string& origin) {
+    const double time = consider(schedule, origin);
     Schedule joined = schedule;
     for (auto& list : joined.actions)
       list = merge_backwards(list);
     consider(joined, origin);
+    return time;
   }
 
   // The schedule of that name for this pipeline, if there is one.
@@ -96,8 +94,7 @@ class Chooser {
     const auto schedule = list_schedule(problem_, rules);
     if (!schedule)
       return std::numeric_limits<double>::infinity();
-    consider_both(*schedule, "rules");
-    return simulate(*schedule, {.costs = problem_.costs}).makespan;
+    return consider_both(*schedule, "rules");
   }
 
   // Rules from coarse to fine: all combinations with three shapes of caps, then the

@@ -4,6 +4,7 @@
 #include <deque>
 
 #include "trireme/sched/generators.h"
+#include "trireme/sched/index.h"
 #include "trireme/sched/schedule.h"
 
 namespace trireme::sched {
@@ -12,10 +13,6 @@ namespace {
 constexpr auto F = ActionKind::Forward;
 constexpr auto I = ActionKind::InputGrad;
 constexpr auto W = ActionKind::WeightGrad;
-
-size_t index(int value) {
-  return static_cast<size_t>(value);
-}
 
 // What has been computed so far: forwards and gradients, by stage and microbatch.
 class Done {

@@ -3,12 +3,10 @@
 #include <algorithm>
 #include <deque>
 
+#include "trireme/sched/index.h"
+
 namespace trireme::sched {
 namespace {
-
-size_t index(int value) {
-  return static_cast<size_t>(value);
-}
 
 /// By rank: the steps of its list that have been carried out for sure.
 using Clock = std::vector<uint32_t>;

@@ -2,16 +2,13 @@
 
 #include <algorithm>
 
+#include "trireme/sched/index.h"
 #include "trireme/sched/search_state.h"
 
 namespace trireme::sched {
 namespace {
 
 using Kind = ActionKind;
-
-size_t index(int value) {
-  return static_cast<size_t>(value);
-}
 
 class Builder {
  public:

@@ -122,8 +122,7 @@ std::vector<Action> add_reduce_grad(const std::vector<Action>& list, int microba
   for (const Action& action : list) {
     out.push_back(action);
     for_each_half(action, [&](const Action& half) {
-      const bool counts =
-          half.kind() == Kind::Backward || half.kind() == Kind::WeightGrad;
+      const bool counts = gives_weight_grad(half.kind());
       if (counts && ++backwards[half.stage()] == microbatches)
         out.emplace_back(Kind::ReduceGrad, half.stage());
     });

@@ -4,16 +4,14 @@
 
 #include "trireme/core/error.h"
 #include "trireme/sched/action_text.h"
+#include "trireme/sched/circle.h"
+#include "trireme/sched/index.h"
 #include "trireme/sched/lower.h"
 
 namespace trireme::sched {
 namespace {
 
 using Kind = ActionKind;
-
-size_t index(int value) {
-  return static_cast<size_t>(value);
-}
 
 // A set of ranks that is walked in ascending order while ranks above are added.
 class RankSet {
@@ -120,7 +118,7 @@ class Walk {
       if (half.kind() == Kind::Forward)
         all = all && state(half.stage(), m).forward_missing == 0 &&
               local(graph_.before(half.stage()), &State::forward);
-      else if (half.kind() == Kind::Backward || half.kind() == Kind::InputGrad)
+      else if (gives_input_grad(half.kind()))
         all = all && state(half.stage(), m).backward_missing == 0 &&
               local(graph_.after(half.stage()), &State::input);
     });
@@ -145,7 +143,7 @@ class Walk {
     if (action.kind() == Kind::Forward) {
       state(stage, m).forward = true;
       send(action, Kind::SendForward, Kind::ReceiveForward, graph_.after(stage));
-    } else if (action.kind() == Kind::Backward || action.kind() == Kind::InputGrad) {
+    } else if (gives_input_grad(action.kind())) {
       state(stage, m).input = true;
       send(action, Kind::SendBackward, Kind::ReceiveBackward, graph_.before(stage));
     }
@@ -191,30 +189,13 @@ class Walk {
     return stage;
   }
 
-  // Every rank waits for one other, so following them leads into circles; the shortest
-  // is the one to show.
-  std::vector<int> shortest_circle() {
-    std::vector<int> seen(in_.actions.size(), -1), best;
-    for (int start = 0; start < in_.ranks(); ++start) {
-      std::vector<int> way;
-      int rank = start;
-      while (awaited(rank) >= 0 && seen[index(rank)] < 0) {
-        seen[index(rank)] = start;
-        way.push_back(rank);
-        rank = in_.owner(awaited(rank));
-      }
-      if (awaited(rank) < 0 || seen[index(rank)] != start)
-        continue;
-      way.erase(way.begin(), std::find(way.begin(), way.end(), rank));
-      if (best.empty() || way.size() < best.size())
-        best = way;
-    }
-    return best;
-  }
-
   void check_done() {
+    const auto next = [this](int rank) {
+      const int stage = awaited(rank);
+      return stage < 0 ? -1 : in_.owner(stage);
+    };
     std::string waiting;
-    for (const int rank : shortest_circle())
+    for (const int rank : shortest_circle(in_.ranks(), next))
       waiting += text(
           waiting.empty() ? "" : ", ",
           "rank ",

@@ -6,14 +6,11 @@
 #include <optional>
 
 #include "trireme/core/error.h"
+#include "trireme/sched/index.h"
 #include "trireme/sched/partition_v.h"
 
 namespace trireme::sched {
 namespace {
-
-size_t index(int value) {
-  return static_cast<size_t>(value);
-}
 
 // A question that is asked again and again: is there a cut in which nobody has more
 // than `limit`?
@@ -111,7 +108,7 @@ void check(
     if (rank < 0)
       throw InvalidArgument(
           text("[sched] wanted ranks of stages of at least 0, got ", rank));
-  const int ranks = 1 + *std::max_element(rank_of_stage.begin(), rank_of_stage.end());
+  const int ranks = count_ranks(rank_of_stage);
   if (!speeds.empty() && static_cast<int>(speeds.size()) != ranks)
     throw InvalidArgument(
         text("[sched] wanted the speeds of ", ranks, " ranks, got ", speeds.size()));

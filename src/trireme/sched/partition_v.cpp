@@ -2,12 +2,10 @@
 
 #include <algorithm>
 
+#include "trireme/sched/index.h"
+
 namespace trireme::sched {
 namespace {
-
-size_t index(int value) {
-  return static_cast<size_t>(value);
-}
 
 // How many layers the ranks so far have taken from the back, for a number from the
 // front; and how many before the last of these ranks.

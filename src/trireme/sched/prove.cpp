@@ -4,15 +4,13 @@
 
 #include "trireme/core/error.h"
 #include "trireme/sched/action_text.h"
+#include "trireme/sched/circle.h"
 #include "trireme/sched/flight.h"
+#include "trireme/sched/index.h"
 #include "trireme/sched/validate.h"
 
 namespace trireme::sched {
 namespace {
-
-size_t index(int64_t value) {
-  return static_cast<size_t>(value);
-}
 
 // Runs a lowered program without doing anything: who can go on goes on.
 class Run {
@@ -107,34 +105,6 @@ class Run {
   std::vector<Traffic> traffic_;
 };
 
-// Follows every waiting rank to the one that it waits for; the shortest way back to a
-// rank is the circle.
-std::vector<Wait> shortest_circle(const Run& run, int ranks) {
-  std::vector<int> visited(index(ranks), -1), depth(index(ranks));
-  std::vector<Wait> best;
-  for (int start = 0; start < ranks; ++start) {
-    int rank = start, steps = 0;
-    auto wait = run.waits(rank);
-    while (wait && visited[index(rank)] < 0) {
-      visited[index(rank)] = start;
-      depth[index(rank)] = steps++;
-      rank = wait->other;
-      wait = run.waits(rank);
-    }
-    if (!wait || visited[index(rank)] != start)
-      continue;
-    const auto length = index(steps - depth[index(rank)]);
-    if (!best.empty() && best.size() <= length)
-      continue;
-    best.clear();
-    for (size_t i = 0; i < length; ++i) {
-      best.push_back(*run.waits(rank));
-      rank = best.back().other;
-    }
-  }
-  return best;
-}
-
 std::string wait_text(const Wait& wait) {
   return text(
       "rank ",
@@ -192,21 +162,7 @@ std::string to_string(const Buffers& buffers) {
 }
 
 int64_t peak_activations(const std::vector<Action>& list) {
-  int64_t live = 0, most = 0;
-  for (const Action& action : list) {
-    // Of an overlap both are there before its backward's is given back.
-    int64_t ended = 0;
-    for_each_half(action, [&](const Action& half) {
-      live += half.kind() == ActionKind::Forward ? 1 : 0;
-      ended +=
-          half.kind() == ActionKind::Backward || half.kind() == ActionKind::WeightGrad
-              ? 1
-              : 0;
-    });
-    most = std::max(most, live);
-    live -= ended;
-  }
-  return most;
+  return peak_live(list, [](int) { return int64_t{1}; });
 }
 
 Proof prove(const Schedule& lowered, const Buffers& buffers) {
@@ -230,7 +186,12 @@ Proof prove(const Schedule& lowered, const Buffers& buffers) {
   for (size_t i = 0; i < map.channels().size(); ++i)
     most = std::max(most, flights.messages(i));
   if (!proof.holds) {
-    proof.circle = shortest_circle(run, lowered.ranks());
+    const auto next = [&run](int rank) {
+      const auto wait = run.waits(rank);
+      return wait ? wait->other : -1;
+    };
+    for (const int rank : shortest_circle(lowered.ranks(), next))
+      proof.circle.push_back(*run.waits(rank));
     proof.why = text(
         "with ",
         to_string(buffers),

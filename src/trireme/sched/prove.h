@@ -1,5 +1,6 @@
 // Whether the ranks of a lowered schedule can ever wait for one another in a circle.
 #pragma once
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -60,6 +61,26 @@ struct Proof {
 /// one run stands for all. InvalidArgument if it is not lowered, or has actions of
 /// stages that do not exist or belong to another rank.
 Proof prove(const Schedule& lowered, const Buffers& buffers = {});
+
+/// The most that lives at once on a rank, where an activation of a stage counts
+/// `weight(stage)` from its F to the end of its B or W. Of an overlap both are there
+/// before its backward's is given back.
+template <class Weight>
+auto peak_live(const std::vector<Action>& list, const Weight& weight) {
+  decltype(weight(0)) live{}, most{};
+  for (const Action& action : list) {
+    decltype(weight(0)) ended{};
+    for_each_half(action, [&](const Action& half) {
+      if (half.kind() == ActionKind::Forward)
+        live += weight(half.stage());
+      else if (gives_weight_grad(half.kind()))
+        ended += weight(half.stage());
+    });
+    most = std::max(most, live);
+    live -= ended;
+  }
+  return most;
+}
 
 /// The peak of live activations of one rank's list.
 int64_t peak_activations(const std::vector<Action>& list);

@@ -70,6 +70,10 @@ std::vector<int> map_stages(StageMap map, int ranks, int stages) {
   return owners;
 }
 
+int count_ranks(const std::vector<int>& rank_of_stage) {
+  return 1 + *std::max_element(rank_of_stage.begin(), rank_of_stage.end());
+}
+
 std::vector<int> stages_of(const std::vector<int>& rank_of_stage, int rank) {
   std::vector<int> stages;
   for (size_t stage = 0; stage < rank_of_stage.size(); ++stage)

@@ -67,6 +67,9 @@ enum class StageMap {
 /// for V, or at least as many, for a loop.
 std::vector<int> map_stages(StageMap map, int ranks, int stages);
 
+/// How many ranks the owners of the stages, at least one, count up to.
+int count_ranks(const std::vector<int>& rank_of_stage);
+
 /// The stages of one rank, ascending.
 std::vector<int> stages_of(const std::vector<int>& rank_of_stage, int rank);
 

@@ -118,10 +118,7 @@ void check_problem(const SearchProblem& problem) {
     if (rank < 0 || rank >= stages)
       throw InvalidArgument(text(
           "[sched] wanted stages on ranks 0 to ", stages - 1, ", got rank ", rank));
-  check_costs(
-      problem.costs,
-      static_cast<int>(stages),
-      1 + *std::max_element(owners.begin(), owners.end()));
+  check_costs(problem.costs, static_cast<int>(stages), count_ranks(owners));
   if (std::isnan(problem.memory_limit) || problem.memory_limit < 0)
     throw InvalidArgument(text(
         "[sched] wanted a memory limit of at least 0 bytes, got ",

@@ -6,15 +6,12 @@
 #include <numeric>
 
 #include "trireme/core/error.h"
+#include "trireme/sched/index.h"
 
 namespace trireme::sched {
 namespace {
 
 using Kind = ActionKind;
-
-size_t index(int value) {
-  return static_cast<size_t>(value);
-}
 
 bool none_later(const std::vector<double>& a, const std::vector<double>& b) {
   return std::equal(
@@ -84,9 +81,8 @@ SearchModel::SearchModel(const SearchProblem& problem)
           .microbatches = problem.microbatches,
           .rank_of_stage = problem.rank_of_stage,
           .extra_edges = {},
-          .actions = std::vector<std::vector<Action>>(index(
-              1 + *std::max_element(
-                      problem.rank_of_stage.begin(), problem.rank_of_stage.end())))},
+          .actions = std::vector<std::vector<Action>>(
+              index(count_ranks(problem.rank_of_stage)))},
       channels_(skeleton_),
       links_(links_of(channels_, problem.costs)),
       stages_(skeleton_.actions.size()),

@@ -6,6 +6,7 @@
 #include "trireme/core/error.h"
 #include "trireme/sched/action_text.h"
 #include "trireme/sched/channels.h"
+#include "trireme/sched/index.h"
 #include "trireme/sched/prove.h"
 #include "trireme/sched/validate.h"
 
@@ -13,14 +14,6 @@ namespace trireme::sched {
 namespace {
 
 constexpr double kNotYet = -1;
-
-size_t index(int value) {
-  return static_cast<size_t>(value);
-}
-
-bool makes_input_grad(ActionKind kind) {
-  return kind == ActionKind::Backward || kind == ActionKind::InputGrad;
-}
 
 class Simulator {
  public:
@@ -83,7 +76,7 @@ class Simulator {
     double time = 0;
     for_each_half(action, [&](const Action& half) {
       const bool forward = half.kind() == ActionKind::Forward;
-      if (!forward && !makes_input_grad(half.kind()))
+      if (!forward && !gives_input_grad(half.kind()))
         return;
       const Inputs& needed = inputs(forward, half.stage(), half.microbatch());
       time = needed.missing > 0 || time < 0 ? kNotYet : std::max(time, needed.there);
@@ -115,7 +108,7 @@ class Simulator {
     for_each_half(action, [&](const Action& half) {
       if (half.kind() == ActionKind::Forward)
         deliver(half, true, start + cost);
-      else if (makes_input_grad(half.kind()))
+      else if (gives_input_grad(half.kind()))
         deliver(half, false, start + cost);
     });
   }
@@ -189,32 +182,14 @@ class Simulator {
       if (first_[rank] >= 0)
         span = std::max(span, clock_[rank] - first_[rank]);
       result_.peak_activations.push_back(peak_activations(schedule_.actions[rank]));
-      result_.peak_bytes.push_back(peak_bytes(rank));
+      result_.peak_bytes.push_back(peak_live(
+          schedule_.actions[rank],
+          [this](int stage) { return costs_.stage(stage).activation_bytes; }));
     }
     result_.span_bubble = std::max(0.0, span - result_.ideal);
     for (int stage = 0; stage < schedule_.stages(); ++stage)
       result_.peak_bytes[index(schedule_.owner(stage))] +=
           costs_.stage(stage).weight_bytes;
-  }
-
-  // Of the activations alone.
-  double peak_bytes(size_t rank) const {
-    double live = 0, most = 0;
-    for (const Action& action : schedule_.actions[rank]) {
-      double ended = 0;
-      for_each_half(action, [&](const Action& half) {
-        const double bytes = costs_.stage(half.stage()).activation_bytes;
-        if (half.kind() == ActionKind::Forward)
-          live += bytes;
-        else if (
-            half.kind() == ActionKind::Backward ||
-            half.kind() == ActionKind::WeightGrad)
-          ended += bytes;
-      });
-      most = std::max(most, live);
-      live -= ended;
-    }
-    return most;
   }
 
   const Schedule& schedule_;

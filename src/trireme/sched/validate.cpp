@@ -167,7 +167,7 @@ class Validator {
       default:
         check_message(action, flags);
     }
-    if (action.kind() == Kind::Backward || action.kind() == Kind::WeightGrad)
+    if (gives_weight_grad(action.kind()))
       ++whole.backwards;
   }
 
