@@ -99,6 +99,27 @@ TEST(ScheduleOptions, RefusesWhatIsNoNumberOfThings) {
   }
 }
 
+TEST(ScheduleOptions, TheHelpHasTheDefaults) {
+  ScheduleArguments arguments;
+  CLI::App app("test", "schedule");
+  add_schedule_options(app, arguments);
+  for (const char* word : {"simulate", "plan"}) {
+    const std::string help = app.get_subcommand(word)->help();
+    for (const char* option :
+         {"--forward X=1",
+          "--input-grad X=1",
+          "--weight-grad X=1",
+          "--latency X=0",
+          "--bandwidth X=inf",
+          "--message-bytes X=0",
+          "--activation-bytes X=1",
+          "--overlap-gain X=0"})
+      EXPECT_NE(help.find(option), std::string::npos) << word << " " << option;
+  }
+  const std::string show = app.get_subcommand("show")->help();
+  EXPECT_NE(show.find("an arrow (svg) or two instants (trace)"), std::string::npos);
+}
+
 TEST(ScheduleOptions, RefusesUnknownWordsAndFormats) {
   EXPECT_NE(parse({}).error, "");
   EXPECT_NE(parse({"draw"}).error, "");
@@ -107,6 +128,8 @@ TEST(ScheduleOptions, RefusesUnknownWordsAndFormats) {
   EXPECT_NE(parse({"list", "--format", "csv"}).error, "");
   EXPECT_NE(parse({"show", "1F1B", "--format", "text"}).error, "");
   EXPECT_NE(parse({"show", "1F1B", "--unknown"}).error, "");
+  EXPECT_NE(parse({"show", "1F1B", "-o", ""}).error, "");
+  EXPECT_NE(parse({"plan", "--ranks", "2", "--costs", ""}).error, "");
   EXPECT_NE(parse({"list", "extra"}).error, "");
 }
 

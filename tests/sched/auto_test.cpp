@@ -172,10 +172,11 @@ TEST(Auto, CutsLayersForEachMap) {
   file.costs.stages.clear();
   for (const double time : {1.0, 2.0, 3.0, 4.0, 5.0, 6.0})
     file.layers.push_back(
-        {.forward = time,
-         .input_grad = time,
-         .weight_grad = time,
-         .backward = 2 * time});
+        {.costs = {
+             .forward = time,
+             .input_grad = time,
+             .weight_grad = time,
+             .backward = 2 * time}});
   const AutoResult result =
       make_auto({.ranks = 2, .microbatches = 4, .stages_per_rank = 2}, file);
   EXPECT_EQ(result.schedule.stages(), 4);

@@ -30,7 +30,7 @@ TEST(CostFile, ReadsAllFields) {
   EXPECT_EQ(file.costs.links[1].bandwidth, std::numeric_limits<double>::infinity());
   ASSERT_EQ(file.layers.size(), 1U);
   EXPECT_EQ(file.layers[0].name, "embedding");
-  EXPECT_EQ(file.layers[0].time(), 3);
+  EXPECT_EQ(file.layers[0].costs.time(), 3);
 }
 
 TEST(CostFile, ComesBackExactly) {
@@ -49,7 +49,7 @@ TEST(CostFile, ComesBackExactly) {
            .weight_bytes = number(random)});
     for (int i = 0; i < 1 + round % 3; ++i)
       file.layers.push_back(
-          {.name = text("layer \"", i, "\" ü"), .forward = number(random)});
+          {.name = text("layer \"", i, "\" ü"), .costs = {.forward = number(random)}});
     file.costs.links = {
         {.from = 0, .to = 1, .latency = number(random)},
         {.from = 1, .to = 0, .bandwidth = number(random)}};
@@ -119,6 +119,26 @@ TEST(CostFile, NamesWhatIsWrong) {
   wrong(
       text(R"({"version":1,"layers":[{"name":3,"forward":1}]})"),
       "layer 0: wanted \"name\" to be a text");
+}
+
+TEST(CostFile, SaysWhereItIsNoJson) {
+  EXPECT_EQ(
+      refused("{\"version\":1,\n"),
+      "[sched] c.json, line 2, column 1: wanted JSON, got what is none: unexpected end "
+      "of input; expected string literal");
+  const auto expect_place = [](const std::string& json, const std::string& place) {
+    const std::string message = refused(json);
+    EXPECT_TRUE(message.starts_with("[sched] c.json, " + place + ": ")) << message;
+    EXPECT_FALSE(contains(message, "json.exception")) << message;
+    EXPECT_FALSE(contains(message, "parse error")) << message;
+  };
+  expect_place("", "line 1, column 1");
+  expect_place("[1,\n 2", "line 2, column 3");
+  expect_place("{\"version\" 1}", "line 1, column 12");
+  expect_place("{\"version\":\n\n  NaN}", "line 3, column 3");
+  // The end of a number that is none.
+  expect_place("{\"version\":1,\n\"message_bytes\":1e999}", "line 2, column 21");
+  expect_place("{\"name\":\"\xff\"}", "line 1, column 10");
 }
 
 TEST(CostFile, LayersAloneLeaveTheStagesOpen) {

@@ -61,19 +61,34 @@ TEST(Csv, RefusesAnEmptyFile) {
 }
 
 TEST(Csv, ACellThatIsNoneIsNamedWithItsPlace) {
-  const std::string message = refused("0F0,0B0\n1F0,bogus,1B0\n");
-  EXPECT_TRUE(contains(message, "[sched] my.csv, line 2, cell 2 (column 5): \"bogus\""))
-      << message;
-  EXPECT_TRUE(contains(refused("0F0 x\n"), "line 1, cell 1 (column 1): \"0F0 x\""));
-  EXPECT_TRUE(contains(refused("0F0,0F-1\n"), "cell 2 (column 5): \"0F-1\""));
-  EXPECT_TRUE(contains(refused("0F0\n0F99999999999\n"), "line 2, cell 1"));
+  EXPECT_EQ(
+      refused("0F0,0B0\n1F0,bogus,1B0\n"),
+      "[sched] my.csv, line 2, column 5 (cell 2, \"bogus\"): wanted a stage from 0 to "
+      "134217727, got \"bogus\"; actions look like 2F0, 3SEND_F1 or "
+      "(0F7;7B3)OVERLAP_F_B");
+  EXPECT_TRUE(contains(refused("0F0\n0F99999999999\n"), "line 2, column 3 (cell 1"));
+}
+
+// The column is that of the file, wherever in the cell the mistake is.
+TEST(Csv, AMistakeHasOneColumn) {
+  const auto expect = [](const std::string& file, const std::string& place) {
+    const std::string message = refused(file);
+    EXPECT_TRUE(contains(message, place)) << message;
+    EXPECT_EQ(message.find("column"), message.rfind("column")) << message;
+  };
+  expect("0F0 x\n", "line 1, column 4 (cell 1, \"0F0 x\"): wanted the end of the action");
+  expect("0F0,0F-1\n", "line 1, column 7 (cell 2, \"0F-1\"): wanted a microbatch");
+  expect("0F0,\"0X1\"\r\n", "line 1, column 7 (cell 2, \"0X1\"): wanted F, B");
+  expect("0F0,  0X1\n", "line 1, column 8 (cell 2, \"  0X1\"): wanted F, B");
+  expect("0F0,0F\n", "line 1, column 7 (cell 2, \"0F\"): wanted a microbatch");
+  expect("0F0\n1F0,0F1\n", "line 2, column 5 (cell 2, \"0F1\"): stage 0 belongs");
 }
 
 TEST(Csv, AStageHasOneRank) {
   const std::string message = refused("0F0,0B0\n1F0,0F1\n");
   EXPECT_TRUE(contains(
       message,
-      "line 2, cell 2 (column 5): 0F1: stage 0 belongs to rank 0 (line 1) already"))
+      "line 2, column 5 (cell 2, \"0F1\"): stage 0 belongs to rank 0 (line 1) already"))
       << message;
   EXPECT_TRUE(contains(refused("0F0,0B0\n(1F0;0B1)OVERLAP_F_B\n"), "stage 0 belongs"));
 }

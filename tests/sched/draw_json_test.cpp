@@ -5,6 +5,7 @@
 
 #include "helpers.h"
 #include "trireme/sched/draw.h"
+#include "trireme/sched/lower.h"
 
 namespace trireme::sched {
 namespace {
@@ -49,6 +50,38 @@ TEST(DrawJson, ATraceHasEveryComputationAndMatchedArrows) {
     for (const auto& [id, times] : arrows)
       EXPECT_LE(times.first, times.second) << info.name << " " << id;
   }
+}
+
+// Every message leaves its sender's track and comes to its receiver's.
+TEST(DrawJson, ATraceOfALoweredScheduleHasItsMessages) {
+  const Schedule schedule =
+      lower(generate("Interleaved1F1B", {.ranks = 2, .microbatches = 4}));
+  SimulateOptions options{.costs = {}, .details = true};
+  options.costs.link.latency = 0.5;
+  const Json trace = Json::parse(to_trace(schedule, simulate(schedule, options)));
+  std::map<std::pair<int, std::string>, double> times;
+  int names = 0;
+  for (const Json& event : trace.at("traceEvents")) {
+    if (event.at("ph") == "i") {
+      EXPECT_EQ(event.at("tid"), 1);
+      EXPECT_TRUE(
+          times.emplace(std::pair(event.at("pid"), event.at("name")), event.at("ts"))
+              .second);
+    }
+    names += event.at("name") == "thread_name" ? 1 : 0;
+  }
+  EXPECT_EQ(names, 4);
+  size_t messages = 0;
+  for (size_t rank = 0; rank < 2; ++rank)
+    for (const Action& action : schedule.actions[rank])
+      if (is_send(action.kind()) || is_receive(action.kind())) {
+        ++messages;
+        EXPECT_TRUE(times.contains({int(rank), to_string(action)}))
+            << to_string(action);
+      }
+  EXPECT_EQ(times.size(), messages);
+  EXPECT_EQ(times.at({0, "0SEND_F0"}), 1);
+  EXPECT_EQ(times.at({1, "1RECV_F0"}), 1.5);
 }
 
 TEST(DrawJson, TheScheduleItself) {

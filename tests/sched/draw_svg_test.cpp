@@ -1,6 +1,7 @@
 // The picture for documents.
 #include "helpers.h"
 #include "trireme/sched/draw.h"
+#include "trireme/sched/lower.h"
 
 namespace trireme::sched {
 namespace {
@@ -55,6 +56,45 @@ TEST(DrawSvg, HasEveryActionOnce) {
     EXPECT_FALSE(contains(svg, "\"nan"));
     EXPECT_FALSE(contains(svg, " nan"));
   }
+}
+
+TEST(DrawSvg, ALoweredScheduleHasAnArrowAMessage) {
+  for (const ScheduleInfo& info : all_schedules()) {
+    const Schedule schedule =
+        lower(generate(info.name, {.ranks = 3, .microbatches = 6}));
+    const std::string svg =
+        draw_svg(schedule, simulate(schedule, {.costs = {}, .details = true}));
+    EXPECT_TRUE(is_balanced(svg)) << info.name;
+    int activations = 0, gradients = 0;
+    for (const auto& list : schedule.actions)
+      for (const Action& action : list) {
+        activations += action.kind() == ActionKind::SendForward ? 1 : 0;
+        gradients += action.kind() == ActionKind::SendBackward ? 1 : 0;
+      }
+    EXPECT_EQ(count(svg, "<title>activation of "), activations) << info.name;
+    EXPECT_EQ(count(svg, "<title>gradient of "), gradients) << info.name;
+    // One more of each in the legend.
+    EXPECT_EQ(count(svg, "<line "), activations + gradients + 2) << info.name;
+    EXPECT_EQ(count(svg, "prefers-color-scheme:dark"), 2);
+  }
+}
+
+TEST(DrawSvg, AnArrowGoesFromRowToRowInTime) {
+  const Schedule schedule = lower(from_rows({"0F0,0B0", "1F0,1B0"}));
+  SimulateOptions options{.costs = {}, .details = true};
+  options.costs.link.latency = 2;
+  const std::string svg = draw_svg(schedule, simulate(schedule, options));
+  // A unit is 22 pixels wide; the activation takes two of them, downwards.
+  EXPECT_TRUE(contains(
+      svg,
+      "<title>activation of microbatch 0 from stage 0 to 1, from 1 to 3</title><line "
+      "class=\"ac\" x1=\"83.00\" y1=\"58.00\" x2=\"127.00\" y2=\"84.00\""))
+      << svg;
+  EXPECT_TRUE(contains(
+      svg,
+      "<title>gradient of microbatch 0 from stage 1 to 0, from 6 to 8</title><line "
+      "class=\"gr\" x1=\"199.00\" y1=\"84.00\" x2=\"243.00\" y2=\"58.00\""))
+      << svg;
 }
 
 TEST(DrawSvg, NamesFromFilesAreEscaped) {

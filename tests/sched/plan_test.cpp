@@ -13,7 +13,7 @@ PlanRequest request(int ranks, std::vector<int> microbatches) {
 
 TEST(Plan, TheFastestThatFitsIsFirst) {
   PlanRequest wanted = request(4, {8, 16});
-  const auto entries = plan(wanted);
+  const auto entries = plan(wanted).entries;
   ASSERT_GT(entries.size(), 20U);
   for (size_t i = 1; i < entries.size(); ++i)
     EXPECT_LE(entries[i - 1].time_per_microbatch(), entries[i].time_per_microbatch());
@@ -26,10 +26,10 @@ TEST(Plan, TheFastestThatFitsIsFirst) {
 TEST(Plan, AMemoryCapChangesTheWinner) {
   PlanRequest wanted = request(4, {16});
   wanted.most_stages_per_rank = 2;
-  const auto free = plan(wanted);
+  const auto free = plan(wanted).entries;
   const PlanEntry fastest = free[0];
   wanted.memory_limit = fastest.peak_bytes - 0.25;
-  const auto capped = plan(wanted);
+  const auto capped = plan(wanted).entries;
   EXPECT_TRUE(capped[0].fits);
   EXPECT_LE(capped[0].peak_bytes, wanted.memory_limit);
   EXPECT_GE(capped[0].time_per_microbatch(), fastest.time_per_microbatch());
@@ -43,7 +43,7 @@ TEST(Plan, AMemoryCapChangesTheWinner) {
   EXPECT_FALSE(fits);
   // With two activations a rank only V-Min is left of those with a name, and Auto.
   wanted.memory_limit = 2;
-  const auto tight = plan(wanted);
+  const auto tight = plan(wanted).entries;
   ASSERT_TRUE(tight[0].fits);
   for (const PlanEntry& entry : tight) {
     if (entry.fits) {
@@ -52,7 +52,7 @@ TEST(Plan, AMemoryCapChangesTheWinner) {
     }
   }
   wanted.memory_limit = 0.1;
-  EXPECT_FALSE(plan(wanted)[0].fits);
+  EXPECT_FALSE(plan(wanted).entries[0].fits);
 }
 
 TEST(Plan, CutsLayersIntoStages) {
@@ -60,11 +60,12 @@ TEST(Plan, CutsLayersIntoStages) {
   wanted.costs.costs.stages.clear();
   for (const double time : {1.0, 1.0, 1.0, 3.0, 2.0})
     wanted.costs.layers.push_back(
-        {.forward = time,
-         .input_grad = time,
-         .weight_grad = time,
-         .backward = 2 * time});
-  const auto entries = plan(wanted);
+        {.costs = {
+             .forward = time,
+             .input_grad = time,
+             .weight_grad = time,
+             .backward = 2 * time}});
+  const auto entries = plan(wanted).entries;
   for (const PlanEntry& entry : entries) {
     EXPECT_EQ(entry.layers.size(), size_t(2 * entry.stages_per_rank));
     EXPECT_LE(entry.stages_per_rank, 2);
@@ -77,7 +78,7 @@ TEST(Plan, CutsLayersIntoStages) {
 TEST(Plan, StagesAreTakenForLayers) {
   PlanRequest wanted = request(2, {4});
   wanted.costs.costs.stages = {{}, {}, {}, {}};
-  for (const PlanEntry& entry : plan(wanted))
+  for (const PlanEntry& entry : plan(wanted).entries)
     EXPECT_EQ(entry.layers.back().last, 4);
   EXPECT_EQ(stage_costs(wanted.costs, {0, 1}).stages.size(), 4U);
 }
@@ -86,7 +87,7 @@ TEST(Plan, LayersAloneBecomeTheCostsOfStages) {
   CostFile file;
   file.costs.stages.clear();
   for (const double time : {1.0, 2.0, 3.0})
-    file.layers.push_back({.forward = time, .activation_bytes = 10});
+    file.layers.push_back({.costs = {.forward = time, .activation_bytes = 10}});
   const Costs costs = stage_costs(file, {0, 1});
   ASSERT_EQ(costs.stages.size(), 2U);
   EXPECT_EQ(costs.stages[0].forward, 3);
@@ -96,6 +97,30 @@ TEST(Plan, LayersAloneBecomeTheCostsOfStages) {
         stage_costs(file, {0, 1, 2, 3});
       }),
       "at least one layer a stage"));
+}
+
+TEST(Plan, SaysWhatWasLeftOut) {
+  const auto has_auto = [](const Plan& made, int microbatches) {
+    return std::any_of(
+        made.entries.begin(), made.entries.end(), [&](const PlanEntry& entry) {
+          return entry.schedule == "Auto" && entry.microbatches == microbatches;
+        });
+  };
+  PlanRequest wanted = request(2, {4, 1 << 12, 1 << 13});
+  wanted.most_stages_per_rank = 1;
+  const Plan made = plan(wanted);
+  EXPECT_EQ(
+      made.left_out,
+      "Auto was not tried for 1 of 3 sizes, which would take long: they have more than "
+      "8192 stages x microbatches");
+  EXPECT_TRUE(has_auto(made, 4));
+  EXPECT_TRUE(has_auto(made, 1 << 12));
+  EXPECT_FALSE(has_auto(made, 1 << 13));
+  wanted.microbatches = {4, 1 << 22};
+  EXPECT_TRUE(contains(
+      plan(wanted).left_out, "; nothing was for 1, which have more than 4194304"));
+  wanted.microbatches = {4};
+  EXPECT_EQ(plan(wanted).left_out, "");
 }
 
 TEST(Plan, RefusesWhatCannotBePlanned) {

@@ -136,6 +136,12 @@ TEST(Prove, CountsLiveActivations) {
   EXPECT_EQ(peak_activations({}), 0);
 }
 
+TEST(Prove, EvaluationKeepsNoActivations) {
+  EXPECT_EQ(peak_activations(from_rows({"0F0,0F1,0F2"}).actions[0]), 1);
+  const Schedule lowered = lower(generate("ForwardOnly", {.ranks = 3, .microbatches = 5}));
+  EXPECT_EQ(prove(lowered).peak_activations, (std::vector<int64_t>{1, 1, 1}));
+}
+
 // Valid and broken programs, each with queues of several sizes.
 TEST(ProveRanks, AgreesWithThreadsOverQueues) {
   std::mt19937 random(99);

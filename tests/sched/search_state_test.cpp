@@ -29,7 +29,7 @@ TEST(SearchState, OffersBothBackwardsAndLaterTheWeights) {
   Partial partial = model.after(model.start(), model.moves(model.start())[0]);
   EXPECT_EQ(moves_of(model, partial), "0B0@1 0I0@1 ");
   partial = model.after(partial, model.moves(partial)[1]);
-  EXPECT_EQ(partial.pending[0], 1);
+  EXPECT_EQ(partial.pending(0), 1);
   EXPECT_EQ(partial.splits, 1);
   EXPECT_EQ(moves_of(model, partial), "0W0@2 ");
   partial = model.after(partial, model.moves(partial)[0]);
@@ -101,7 +101,7 @@ TEST(SearchState, ALongPastEndsWithoutRecursion) {
     partial = model.after(
         std::move(partial),
         {.action = Action(ActionKind::Forward, 0, i), .rank = 0, .start = 0, .end = 1});
-  EXPECT_EQ(partial.forwards[0], 1 << 18);
+  EXPECT_EQ(partial.forwards(0), 1 << 18);
 }
 
 }  // namespace

@@ -200,6 +200,23 @@ TEST(Simulate, MessagesTakeTheirTime) {
       simulate(schedule, {.costs = costs, .details = true}).timeline[1][0].start, 3);
 }
 
+TEST(Simulate, TellsTheMessagesOfALoweredSchedule) {
+  const Schedule schedule = from_rows({"0F0,0F1,0B0,0B1", "1F0,1B0,1F1,1B1"});
+  SimulateOptions options{.costs = {}, .details = true};
+  options.costs.link = {.latency = 1, .bandwidth = 2};
+  options.costs.message_bytes = 10;
+  EXPECT_TRUE(simulate(schedule, options).messages.empty());
+  const auto messages = simulate(lower(schedule), options).messages;
+  ASSERT_EQ(messages.size(), 4U);
+  // The second activation is made at 2, when the link is taken until 6.
+  EXPECT_EQ(messages[1].made_by, Action(ActionKind::Forward, 0, 1));
+  EXPECT_EQ(messages[1].to, 1);
+  EXPECT_EQ(messages[1].start, 6);
+  EXPECT_EQ(messages[1].end, 12);
+  options.details = false;
+  EXPECT_TRUE(simulate(lower(schedule), options).messages.empty());
+}
+
 TEST(Simulate, AnOverlapStartsWithBothInputsAndEndsAsOne) {
   const Schedule schedule =
       from_rows({"0F0,0F1,0B0,0B1", "1F0,(1F1;1B0)OVERLAP_F_B,1B1"});
@@ -221,6 +238,23 @@ TEST(Simulate, CountsBytesOfActivationsAndWeights) {
   const auto result =
       simulate(generate("1F1B", {.ranks = 2, .microbatches = 4}), {.costs = costs});
   EXPECT_EQ(result.peak_bytes, (std::vector<double>{120, 1001}));
+}
+
+// The largest stage of a rank counts, and not their sum.
+TEST(Simulate, EvaluationKeepsNoActivations) {
+  Costs costs;
+  costs.stages = {
+      {.activation_bytes = 10, .weight_bytes = 100},
+      {.activation_bytes = 1},
+      {.activation_bytes = 30},
+      {.activation_bytes = 4, .weight_bytes = 1000}};
+  const Schedule schedule =
+      generate("ForwardOnly", {.ranks = 2, .microbatches = 6, .stages_per_rank = 2});
+  for (const Schedule& program : {schedule, lower(schedule)}) {
+    const auto result = simulate(program, {.costs = costs});
+    EXPECT_EQ(result.peak_activations, (std::vector<int64_t>{1, 1}));
+    EXPECT_EQ(result.peak_bytes, (std::vector<double>{130, 1004}));
+  }
 }
 
 TEST(Simulate, BusyAndIdleMakeTheMakespan) {

@@ -11,6 +11,8 @@
 #include "trireme/cli/bench_json.h"
 #include "trireme/cli/bench_launch.h"
 #include "trireme/cli/bench_peer.h"
+#include "trireme/cli/bench_pipe.h"
+#include "trireme/cli/bench_pipe_worker.h"
 #include "trireme/cli/bench_schedule.h"
 #include "trireme/cli/bench_schedule_worker.h"
 #include "trireme/cli/nearest.h"
@@ -46,6 +48,10 @@ int work_launch(const BenchCommand&) {
   return run_launch_worker();
 }
 
+int work_pipe(const BenchCommand&) {
+  return run_pipe_worker(std::cin, std::cout);
+}
+
 int work_schedule(const BenchCommand&) {
   return run_schedule_worker(std::cin, std::cout);
 }
@@ -53,6 +59,7 @@ int work_schedule(const BenchCommand&) {
 constexpr Bench kBenches[] = {
     {"comm", bench_comm, work_comm},
     {"launch", bench_launch, work_launch},
+    {"pipe", bench_pipe, work_pipe},
     {"schedule", bench_schedule, work_schedule},
 };
 
@@ -155,7 +162,7 @@ void add_bench(CLI::App& app, int& exit_code) {
   CLI::App* bench =
       app.add_subcommand("bench", "Figures beside PyTorch: ours and the peer in turn");
   CLI::Option* what = bench->add_option(
-      "WHAT", command->what, "The benchmark: comm, launch or schedule");
+      "WHAT", command->what, "The benchmark: comm, launch, pipe or schedule");
   bench->add_flag("--quick", command->measure.quick, "Fewer rounds: under a minute");
   bench->add_flag(
       "--check",
@@ -183,7 +190,7 @@ void add_bench(CLI::App& app, int& exit_code) {
   bench->footer("Example: trireme bench comm --quick --json comm.json");
   bench->callback([command, what, &exit_code] {
     if (what->empty() && command->worker.empty())
-      throw CLI::RequiredError("WHAT (comm, launch or schedule)");
+      throw CLI::RequiredError("WHAT (comm, launch, pipe or schedule)");
     exit_code = run_command(*command);
   });
 }

@@ -41,8 +41,8 @@ struct ScheduleArguments {
 /// Adds the words list, show, check, simulate and plan with their options.
 void add_schedule_options(CLI::App& schedule, ScheduleArguments& arguments);
 
-/// Runs the word: 0, 1 if a check finds a way to lock up, 2 for what cannot be done as
-/// asked.
+/// Runs the word: 0, 1 if a check finds a way to lock up or nothing fits a plan's
+/// memory, 2 for what cannot be done as asked.
 int run_schedule(
     const std::string& word,
     const ScheduleArguments& arguments,

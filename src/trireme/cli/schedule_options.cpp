@@ -3,7 +3,10 @@
 
 #include <CLI/CLI.hpp>
 
+#include "trireme/cli/nearest.h"
 #include "trireme/cli/schedule.h"
+#include "trireme/core/error.h"
+#include "trireme/core/escape.h"
 
 namespace trireme::cli {
 namespace {
@@ -26,6 +29,15 @@ CLI::Validator at_least_one() {
         if (CLI::detail::lexical_cast(word, value) && value >= 1)
           return {};
         return "wanted a whole number of at least 1, got " + word;
+      },
+      "");
+}
+
+// An empty name, as of a variable that is not set, is not the same as none.
+CLI::Validator not_empty() {
+  return CLI::Validator(
+      [](const std::string& word) -> std::string {
+        return word.empty() ? "wanted the name of a file, got \"\"" : "";
       },
       "");
 }
@@ -75,9 +87,13 @@ void add_costs(CLI::App& word, ScheduleArguments& arguments) {
   CLI::Option* file =
       word.add_option(
               "--costs", arguments.costs, "A cost file instead (docs/schedules.md)")
+          ->check(not_empty())
           ->type_name("FILE.json");
   const auto add = [&](const std::string& name, auto& value, const std::string& does) {
-    return word.add_option(name, value, does)->check(at_least_zero())->type_name("X");
+    return word.add_option(name, value, does)
+        ->check(at_least_zero())
+        ->type_name("X")
+        ->capture_default_str();
   };
   add("--forward", arguments.forward, "Time of F, a stage and microbatch")
       ->excludes(file);
@@ -87,7 +103,8 @@ void add_costs(CLI::App& word, ScheduleArguments& arguments) {
       ->excludes(file);
   add("--latency", arguments.latency, "Time that every message takes");
   word.add_option("--bandwidth", arguments.bandwidth, "Bytes a unit of time, or inf")
-      ->type_name("X");
+      ->type_name("X")
+      ->capture_default_str();
   add("--message-bytes", arguments.message_bytes, "Size of a message");
   add("--activation-bytes", arguments.activation_bytes, "What F keeps for its backward")
       ->excludes(file);
@@ -102,9 +119,11 @@ void add_show(CLI::App& schedule, ScheduleArguments& arguments) {
   show->add_flag(
       "--lowered",
       arguments.lowered,
-      "With sends, receives and sharding (grid, csv, json)");
+      "As ranks carry it out: with sends, receives and sharding (grid, csv, json), or "
+      "with an arrow (svg) or two instants (trace) for each message");
   add_format(*show, arguments, {"grid", "csv", "svg", "trace", "json"});
   show->add_option("-o,--output", arguments.output, "Write to this file")
+      ->check(not_empty())
       ->type_name("FILE");
   show->footer(
       "Examples:\n"
@@ -126,14 +145,39 @@ void add_check(CLI::App& schedule, ScheduleArguments& arguments) {
           "--buffers",
           arguments.buffers,
           "Messages that a channel holds: a number, unbounded or rendezvous")
-      ->type_name("N");
+      ->type_name("N")
+      ->capture_default_str();
   check->footer("Example: trireme schedule check mine.csv --buffers rendezvous");
+}
+
+// The parser alone would only say that a word is missing.
+[[noreturn]] void refuse_word(const CLI::App& schedule) {
+  std::vector<std::string> names;
+  std::string all;
+  for (const CLI::App* word : schedule.get_subcommands({})) {
+    names.push_back(word->get_name());
+    all += (all.empty() ? "" : ", ") + names.back();
+  }
+  const auto got = schedule.remaining();
+  const std::string meant = got.empty() ? "" : nearest(got[0], names);
+  throw CLI::RequiredError(
+      text(
+          "wanted a command (",
+          all,
+          "), got ",
+          got.empty() ? "none" : in_quotes(got[0]),
+          meant.empty() ? "" : text(" (did you mean \"", meant, "\"?)")),
+      CLI::ExitCodes::RequiredError);
 }
 
 }  // namespace
 
 void add_schedule_options(CLI::App& schedule, ScheduleArguments& arguments) {
-  schedule.require_subcommand(1);
+  schedule.require_subcommand(0, 1);
+  schedule.parse_complete_callback([&schedule] {
+    if (schedule.get_subcommands().empty())
+      refuse_word(schedule);
+  });
   CLI::App* list = schedule.add_subcommand("list", "Name all schedules");
   add_format(*list, arguments, {"text", "json"});
   add_show(schedule, arguments);

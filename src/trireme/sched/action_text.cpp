@@ -41,7 +41,7 @@ bool is_blank(char c) {
   return c == ' ' || c == '\t' || c == '\r';
 }
 
-// Reads one action from left to right; every complaint names the column.
+// Reads one action from left to right, and throws a TextFlaw at what is none.
 class Reader {
  public:
   explicit Reader(std::string_view text) : text_(text) {
@@ -85,7 +85,7 @@ class Reader {
         {backward.stage(), backward.microbatch()});
   }
 
-  Action half(ActionKind wanted, const char* what) {
+  Action half(ActionKind wanted, std::string_view what) {
     const size_t start = at_;
     const Action action = simple();
     if (action.kind() != wanted) {
@@ -95,7 +95,7 @@ class Reader {
     return action;
   }
 
-  int number(const char* what) {
+  int number(std::string_view what) {
     const char* begin = text_.data() + at_;
     int value = 0;
     const auto [end, error] =
@@ -109,7 +109,7 @@ class Reader {
     const bool small = value < Action::kMost;
 #endif
     if (!plain || !small)
-      refuse(what, text(", from 0 to ", Action::kMost - 1));
+      refuse(trireme::text(what, " from 0 to ", Action::kMost - 1));
     at_ += static_cast<size_t>(end - begin);
     return value;
   }
@@ -135,21 +135,20 @@ class Reader {
     return there;
   }
 
-  void expect(char c, const char* what) {
+  void expect(char c, std::string_view what) {
     if (!take(c))
       refuse(what);
   }
 
-  [[noreturn]] void refuse(const char* wanted, const std::string& more = "") const {
-    throw InvalidArgument(trireme::text(
-        "[sched] wanted ",
-        wanted,
-        more,
-        " at column ",
-        at_ + 1,
-        ", got ",
-        done() ? std::string("the end") : in_quotes(text_.substr(at_)),
-        "; actions look like 2F0, 3SEND_F1 or (0F7;7B3)OVERLAP_F_B"));
+  [[noreturn]] void refuse(std::string_view wanted) const {
+    throw TextFlaw{
+        .column = at_ + 1,
+        .what = trireme::text(
+            "wanted ",
+            wanted,
+            ", got ",
+            done() ? std::string("the end") : in_quotes(text_.substr(at_)),
+            "; actions look like 2F0, 3SEND_F1 or (0F7;7B3)OVERLAP_F_B")};
   }
 
   std::string_view text_;
@@ -185,9 +184,19 @@ std::string to_string(const Action& action) {
   return out;
 }
 
-Action parse_action(std::string_view text) {
+std::variant<Action, TextFlaw> read_action(std::string_view text) try {
   Reader reader(text);
   return reader.done() ? Action() : reader.action();
+} catch (TextFlaw& flaw) {
+  return std::move(flaw);
+}
+
+Action parse_action(std::string_view text) {
+  const auto read = read_action(text);
+  if (const auto* flaw = std::get_if<TextFlaw>(&read))
+    throw InvalidArgument(trireme::text(
+        "[sched] ", in_quotes(text), ", column ", flaw->column, ": ", flaw->what));
+  return std::get<Action>(read);
 }
 
 }  // namespace trireme::sched

@@ -2,6 +2,7 @@
 #pragma once
 #include <string>
 #include <string_view>
+#include <variant>
 
 #include "trireme/sched/action.h"
 
@@ -15,9 +16,17 @@ std::string to_string(const Action& action);
 /// The same at the end of `out`, for whole files.
 void append(std::string& out, const Action& action);
 
+/// What is wrong with a text, and at which of its columns, counted from 1.
+struct TextFlaw {
+  size_t column = 1;
+  std::string what;
+};
+
 /// Reads exactly what append() writes, blanks around it allowed; blanks alone are a
-/// bubble. InvalidArgument says what is wrong and at which column of `text`, counted
-/// from 1.
+/// bubble.
+std::variant<Action, TextFlaw> read_action(std::string_view text);
+
+/// The same, with InvalidArgument for a flaw.
 Action parse_action(std::string_view text);
 
 }  // namespace trireme::sched

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <optional>
+#include <strings.h>
 
 #include "trireme/core/error.h"
 #include "trireme/sched/generate.h"
 #include "trireme/sched/index.h"
+#include "trireme/sched/join_backwards.h"
 #include "trireme/sched/list_schedule.h"
 #include "trireme/sched/lower.h"
 #include "trireme/sched/plan.h"
@@ -37,7 +39,7 @@ class Chooser {
     try_search();
     if (!found_)
       return std::nullopt;
-    join_backwards();
+    best_.makespan = join_backwards(best_.schedule, problem_.costs, kMostJoinSteps);
     best_.schedule.name = "Auto";
     return std::move(best_);
   }
@@ -62,7 +64,8 @@ class Chooser {
     Schedule joined = schedule;
     for (auto& list : joined.actions)
       list = merge_backwards(list);
-    consider(joined, origin);
+    if (joined.actions != schedule.actions)
+      consider(joined, origin);
     return time;
   }
 
@@ -161,63 +164,15 @@ class Chooser {
     best_.exact = found_ && result.exact;
   }
 
-  // One backward in place of an I and its W, at the place of either, wherever that
-  // costs no time.
-  void join_backwards() {
-    int64_t left = tries(kJoinBudget, stages_);
-    // One that is joined can make room for another.
-    for (bool joined = true; joined && left > 0;) {
-      joined = false;
-      for (size_t rank = 0; rank < best_.schedule.actions.size(); ++rank)
-        for (size_t i = 0; i < best_.schedule.actions[rank].size();) {
-          const bool split =
-              best_.schedule.actions[rank][i].kind() == Kind::InputGrad && left-- > 0;
-          // Where it is joined at W's place, another action stands here now.
-          if (split && join(rank, i))
-            joined = true;
-          else
-            ++i;
-        }
-    }
-  }
-
-  // Whether it could be done.
-  bool join(size_t rank, size_t input) {
-    const Action action = best_.schedule.actions[rank][input];
-    for (const bool early : {true, false}) {
-      Schedule joined = best_.schedule;
-      auto& list = joined.actions[rank];
-      const auto weight = std::find(
-          list.begin(),
-          list.end(),
-          Action(Kind::WeightGrad, action.stage(), action.microbatch()));
-      const auto own = list.begin() + static_cast<std::ptrdiff_t>(input);
-      *(early ? own : weight) =
-          Action(Kind::Backward, action.stage(), action.microbatch());
-      list.erase(early ? weight : own);
-      try {
-        const Simulation result = simulate(joined, {.costs = problem_.costs});
-        if (result.makespan > best_.makespan)
-          continue;
-        best_.makespan = result.makespan;
-        best_.schedule = std::move(joined);
-        return true;
-      } catch (const InvalidArgument&) {
-        // Later than another rank can wait for it.
-      }
-    }
-    return false;
-  }
-
   // How often something can be tried that takes so much a microbatch.
   int64_t tries(int64_t budget, int64_t work) const {
     return budget / (work * problem_.microbatches);
   }
 
-  // Some seconds each.
+  // About a second each.
   static constexpr int64_t kRulesBudget = 40'000'000;
   static constexpr int64_t kSearchBudget = 4'000'000;
-  static constexpr int64_t kJoinBudget = 4'000'000;
+  static constexpr int64_t kMostJoinSteps = 20'000'000;
 
   const SearchProblem& problem_;
   int stages_;
@@ -231,6 +186,10 @@ class Chooser {
 std::optional<AutoResult> find_auto(const SearchProblem& problem) {
   check_problem(problem);
   return Chooser(problem).run();
+}
+
+bool is_auto(std::string_view name) {
+  return name.size() == 4 && ::strncasecmp(name.data(), "auto", 4) == 0;
 }
 
 AutoResult make_auto(const SearchProblem& problem) {

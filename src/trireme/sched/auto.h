@@ -2,12 +2,16 @@
 #pragma once
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "trireme/sched/cost_file.h"
 #include "trireme/sched/generate.h"
 #include "trireme/sched/search.h"
 
 namespace trireme::sched {
+
+/// Whether a schedule's name is Auto, letters large or small.
+bool is_auto(std::string_view name);
 
 struct AutoResult {
   Schedule schedule;

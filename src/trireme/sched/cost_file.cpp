@@ -16,6 +16,41 @@ using Json = nlohmann::ordered_json;
 
 constexpr int kVersion = 1;
 
+// Finds the place of the first error in a text that is no JSON: all exceptions name it
+// in words that are not ours, and some not at all.
+struct ErrorFinder : nlohmann::detail::json_sax_acceptor<Json> {
+  size_t byte = 1;  // counted from 1; behind the last one, if the text ends too early
+  std::string reason;
+
+  bool parse_error(
+      size_t position, const std::string& /*token*/, const Json::exception& error) {
+    byte = position;
+    reason = error.what();
+    // "[json.exception.…] parse error at …: syntax error while parsing … - reason"
+    for (const std::string_view before : {"] ", " - "})
+      if (const size_t at = reason.find(before); at != std::string::npos)
+        reason.erase(0, at + before.size());
+    return false;
+  }
+};
+
+[[noreturn]] void refuse_json(std::string_view json, const std::string& file) {
+  ErrorFinder error;
+  Json::sax_parse(json, &error);
+  const std::string_view before = json.substr(0, error.byte - 1);
+  const auto line = std::count(before.begin(), before.end(), '\n') + 1;
+  const size_t column = before.size() - (before.rfind('\n') + 1) + 1;
+  throw InvalidArgument(text(
+      "[sched] ",
+      file,
+      ", line ",
+      line,
+      ", column ",
+      column,
+      ": wanted JSON, got what is none: ",
+      escaped(error.reason)));
+}
+
 // JSON has quotes of its own.
 std::string shortened(const std::string& json) {
   constexpr size_t kMost = 80;
@@ -116,16 +151,7 @@ Link read_link(Fields& fields) {
 }
 
 LayerCosts read_layer(Fields& fields) {
-  const std::string name = fields.word("name");
-  const StageCosts costs = read_stage(fields);
-  return {
-      .name = name,
-      .forward = costs.forward,
-      .input_grad = costs.input_grad,
-      .weight_grad = costs.weight_grad,
-      .backward = costs.backward,
-      .activation_bytes = costs.activation_bytes,
-      .weight_bytes = costs.weight_bytes};
+  return {.name = fields.word("name"), .costs = read_stage(fields)};
 }
 
 // Reads every entry of a list of objects.
@@ -142,7 +168,7 @@ auto read_list(const Json* list, const std::string& file, const char* what, Read
   return out;
 }
 
-Json stage_json(const auto& costs) {
+Json stage_json(const StageCosts& costs) {
   return {
       {"forward", costs.forward},
       {"input_grad", costs.input_grad},
@@ -159,9 +185,8 @@ CostFile parse_costs(std::string_view json, const std::string& name) {
   Json root;
   try {
     root = Json::parse(json);
-  } catch (const Json::exception& error) {
-    throw InvalidArgument(
-        text("[sched] ", file, ": wanted JSON, got an error: ", escaped(error.what())));
+  } catch (const Json::exception&) {
+    refuse_json(json, file);
   }
   Fields fields(root, file);
   if (const int version = fields.whole("version"); version != kVersion)
@@ -189,7 +214,7 @@ std::string to_json(const CostFile& file) {
          {"bandwidth", std::isinf(link.bandwidth) ? Json() : Json(link.bandwidth)}});
   for (const LayerCosts& layer : file.layers) {
     Json entry{{"name", layer.name}};
-    entry.update(stage_json(layer));
+    entry.update(stage_json(layer.costs));
     root["layers"].push_back(std::move(entry));
   }
   return root.dump(2) + "\n";

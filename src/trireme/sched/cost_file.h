@@ -8,18 +8,10 @@
 
 namespace trireme::sched {
 
-/// The costs of one layer of a model, for partitioning.
+/// One layer of a model, for partitioning: as if it were a stage of its own.
 struct LayerCosts {
   std::string name;
-  double forward = 0;
-  double input_grad = 0;
-  double weight_grad = 0;
-  double backward = 0;
-  double activation_bytes = 0;
-  double weight_bytes = 0;
-
-  /// All of its time a microbatch.
-  double time() const { return forward + backward; }
+  StageCosts costs;
 };
 
 /// What such a file holds; docs/schedules.md has its schema.

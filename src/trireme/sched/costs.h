@@ -19,6 +19,9 @@ struct StageCosts {
   double activation_bytes = 1;
   /// What the stage takes all the time.
   double weight_bytes = 0;
+
+  /// All of its time a microbatch.
+  double time() const { return forward + backward; }
 };
 
 /// A way between two ranks.

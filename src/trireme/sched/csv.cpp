@@ -9,11 +9,13 @@
 namespace trireme::sched {
 namespace {
 
-// Where a cell stands, for messages; all counted from 1.
+// A cell, and where it stands: line and column of the file, and which cell of the line;
+// all counted from 1.
 struct Cell {
   size_t line = 0;
-  size_t number = 0;
   size_t column = 0;
+  size_t number = 0;
+  std::string_view content;
 };
 
 [[noreturn]] void refuse(
@@ -23,10 +25,12 @@ struct Cell {
       escaped(name),
       ", line ",
       cell.line,
-      ", cell ",
-      cell.number,
-      " (column ",
+      ", column ",
       cell.column,
+      " (cell ",
+      cell.number,
+      ", ",
+      in_quotes(cell.content),
       "): ",
       what));
 }
@@ -59,7 +63,8 @@ class Reader {
     while (start <= line.size()) {
       const size_t end = std::min(line.find(',', start), line.size());
       cell_.column = start + 1;
-      list.push_back(read_cell(line.substr(start, end - start)));
+      cell_.content = line.substr(start, end - start);
+      list.push_back(read_cell());
       start = end + 1;
       ++cell_.number;
     }
@@ -67,21 +72,20 @@ class Reader {
       list.clear();  // a rank with nothing to do
   }
 
-  Action read_cell(std::string_view cell) {
-    if (cell.ends_with('\r'))
-      cell.remove_suffix(1);  // of a line's end
-    if (cell.size() >= 2 && cell.front() == '"' && cell.back() == '"')
-      cell = cell.substr(1, cell.size() - 2);
-    Action action;
-    try {
-      action = parse_action(cell);
-    } catch (const InvalidArgument& error) {
-      const std::string_view what = error.what();
-      refuse(
-          schedule_.name,
-          cell_,
-          text(in_quotes(cell), ": ", what.substr(what.find(']') + 2)));
+  Action read_cell() {
+    std::string_view& content = cell_.content;
+    if (content.ends_with('\r'))
+      content.remove_suffix(1);  // of a line's end
+    if (content.size() >= 2 && content.front() == '"' && content.back() == '"') {
+      content = content.substr(1, content.size() - 2);
+      ++cell_.column;
     }
+    const auto read = read_action(content);
+    if (const auto* flaw = std::get_if<TextFlaw>(&read)) {
+      cell_.column += flaw->column - 1;  // that of the file, and no other
+      refuse(schedule_.name, cell_, flaw->what);
+    }
+    const Action action = std::get<Action>(read);
     for_each_half(action, [this](const Action& half) { note(half); });
     return action;
   }
@@ -108,8 +112,7 @@ class Reader {
           schedule_.name,
           cell_,
           text(
-              to_string(action),
-              ": stage ",
+              "stage ",
               stage,
               " belongs to rank ",
               owners[stage],

@@ -14,12 +14,15 @@ namespace trireme::sched {
 ///     // rank 0  0F0 0F1 .   .   0B0     0F2 .   0B1     ...
 std::string draw_grid(const Schedule& schedule, bool color);
 
-/// One SVG image, complete in itself, for light and dark backgrounds. The simulation
-/// needs details.
+/// One SVG image, complete in itself, for light and dark backgrounds: a row a rank, a
+/// box a computation; and of a lowered schedule an arrow a message, from when it leaves
+/// to when it is there. The simulation needs details.
 std::string draw_svg(const Schedule& schedule, const Simulation& simulation);
 
-/// A Chrome trace, for Perfetto: a process a rank, an event an action, an arrow a
-/// message. A unit of time is a microsecond. The simulation needs details.
+/// A Chrome trace, for Perfetto: a process a rank, an event a computation, an arrow a
+/// message from what makes it to what uses it; and of a lowered schedule a track of its
+/// own with every send and receive. A unit of time is a microsecond. The simulation
+/// needs details.
 std::string to_trace(const Schedule& schedule, const Simulation& simulation);
 
 /// The schedule as JSON: name, sizes, rank_of_stage and the text of every action.

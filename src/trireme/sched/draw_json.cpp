@@ -25,6 +25,9 @@ const char* category(ActionKind kind) {
   }
 }
 
+// The tracks of a rank.
+constexpr int kComputations = 0, kMessages = 1;
+
 // The number that joins the two ends of a message's arrow: the same on both.
 std::string flow_id(const Schedule& schedule, bool forward, int from, int to, int m) {
   const int64_t edge = int64_t{from} * schedule.stages() + to;
@@ -40,7 +43,7 @@ class Trace {
         {{"name", "process_name"},
          {"ph", "M"},
          {"pid", rank},
-         {"tid", 0},
+         {"tid", kComputations},
          {"args", {{"name", text("rank ", rank)}}}});
     for (const Timed& timed : list) {
       events_.push_back(
@@ -50,7 +53,7 @@ class Trace {
            {"ts", timed.start},
            {"dur", timed.end - timed.start},
            {"pid", rank},
-           {"tid", 0},
+           {"tid", kComputations},
            {"args",
             {{"stage", timed.action.stage()},
              {"microbatch", timed.action.microbatch()}}}});
@@ -59,12 +62,51 @@ class Trace {
     }
   }
 
+  // Instants, since messages overlap: each when it leaves, and when it is there.
+  void add_message(const Message& message) {
+    const int from = message.made_by.stage(), m = message.made_by.microbatch();
+    const bool forward = message.made_by.kind() == ActionKind::Forward;
+    const int sender = schedule_.owner(from), receiver = schedule_.owner(message.to);
+    using Kind = ActionKind;
+    add_instant(
+        {forward ? Kind::SendForward : Kind::SendBackward, from, m},
+        message.start,
+        sender,
+        {{"to_rank", receiver}, {"to_stage", message.to}});
+    add_instant(
+        {forward ? Kind::ReceiveForward : Kind::ReceiveBackward, message.to, m},
+        message.end,
+        receiver,
+        {{"from_rank", sender}, {"from_stage", from}});
+  }
+
+  void name_track(int rank, int track, const char* name) {
+    events_.push_back(
+        {{"name", "thread_name"},
+         {"ph", "M"},
+         {"pid", rank},
+         {"tid", track},
+         {"args", {{"name", name}}}});
+  }
+
   std::string finish() {
     const Json root{{"traceEvents", std::move(events_)}, {"displayTimeUnit", "ms"}};
     return root.dump() + "\n";
   }
 
  private:
+  void add_instant(const Action& action, double time, int rank, const Json& args) {
+    events_.push_back(
+        {{"name", to_string(action)},
+         {"cat", is_send(action.kind()) ? "send" : "receive"},
+         {"ph", "i"},
+         {"s", "t"},
+         {"ts", time},
+         {"pid", rank},
+         {"tid", kMessages},
+         {"args", args}});
+  }
+
   void add_flows(int rank, const Timed& timed, const Action& half) {
     if (half.kind() == ActionKind::WeightGrad)
       return;
@@ -82,7 +124,7 @@ class Trace {
                   : flow_id(schedule_, forward, other, stage, m)},
            {"ts", start ? timed.end : timed.start},
            {"pid", rank},
-           {"tid", 0}});
+           {"tid", kComputations}});
       if (start)
         return;
       events_.back()["bp"] = "e";
@@ -104,6 +146,13 @@ std::string to_trace(const Schedule& schedule, const Simulation& simulation) {
   Trace trace(schedule);
   for (int rank = 0; rank < schedule.ranks(); ++rank)
     trace.add_rank(rank, simulation.timeline[static_cast<size_t>(rank)]);
+  if (!simulation.messages.empty())
+    for (int rank = 0; rank < schedule.ranks(); ++rank) {
+      trace.name_track(rank, kComputations, "computations");
+      trace.name_track(rank, kMessages, "messages");
+    }
+  for (const Message& message : simulation.messages)
+    trace.add_message(message);
   return trace.finish();
 }
 

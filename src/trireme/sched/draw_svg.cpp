@@ -10,10 +10,12 @@
 namespace trireme::sched {
 namespace {
 
-constexpr double kRow = 26;       // pixels a rank
+constexpr double kBar = 22;       // pixels of a rank's row of boxes
+constexpr double kGap = 4;        // between two of them
+constexpr double kArrowGap = 26;  // the same, with room for arrows
 constexpr double kLabel = 64;     // for "rank 12"
 constexpr double kTop = 34;       // for the title
-constexpr double kBottom = 30;    // for the legend
+constexpr double kBottom = 30;    // for the legend; once more for that of messages
 constexpr double kShortest = 22;  // an action, while there is room
 constexpr double kMostWide = 1600;
 
@@ -48,6 +50,18 @@ rect{stroke:#fff;stroke-width:.6}
 </style>
 )";
 
+// Of pictures with messages only.
+constexpr const char* kArrowStyle = R"(<style>
+.ac{stroke:#2f6db5;fill:#2f6db5}.gr{stroke:#2c8a45;fill:#2c8a45}
+.ac,.gr{stroke-width:1.1;opacity:.8}marker path{stroke:none}
+@media (prefers-color-scheme:dark){.ac{stroke:#8dbdf5;fill:#8dbdf5}.gr{stroke:#86d99a;fill:#86d99a}}
+</style>
+<defs>
+<marker id="ac" viewBox="0 0 6 6" refX="5.5" refY="3" markerWidth="5" markerHeight="5" orient="auto"><path class="ac" d="M0 0L6 3L0 6z"/></marker>
+<marker id="gr" viewBox="0 0 6 6" refX="5.5" refY="3" markerWidth="5" markerHeight="5" orient="auto"><path class="gr" d="M0 0L6 3L0 6z"/></marker>
+</defs>
+)";
+
 std::string escape_xml(const std::string& raw) {
   std::string out;
   for (const char c : raw) {
@@ -62,7 +76,9 @@ std::string escape_xml(const std::string& raw) {
 class Picture {
  public:
   Picture(const Schedule& schedule, const Simulation& simulation)
-      : schedule_(schedule), simulation_(simulation) {
+      : schedule_(schedule),
+        simulation_(simulation),
+        arrows_(!simulation.messages.empty()) {
     out_ << std::fixed << std::setprecision(2);
     const double makespan = simulation.makespan;
     if (makespan > 0)
@@ -73,6 +89,8 @@ class Picture {
     open();
     for (size_t rank = 0; rank < simulation_.timeline.size(); ++rank)
       draw_rank(rank);
+    for (const Message& message : simulation_.messages)
+      draw_message(message);
     draw_legend();
     out_ << "</svg>\n";
     return out_.str();
@@ -89,15 +107,19 @@ class Picture {
     return least;
   }
 
-  double bottom() const { return kTop + kRow * schedule_.ranks(); }
+  // The top of a rank's row; behind the last one, where the legend begins.
+  double top(int rank) const {
+    return kTop + (kBar + (arrows_ ? kArrowGap : kGap)) * rank;
+  }
+  double bottom() const { return top(schedule_.ranks()); }
 
   void open() {
     const double width = std::max(kLabel + simulation_.makespan * scale_ + 12, 640.0);
-    const double height = bottom() + kBottom;
+    const double height = bottom() + kBottom * (arrows_ ? 2 : 1);
     out_ << "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"" << width
          << "\" height=\"" << height << "\" viewBox=\"0 0 " << width << " " << height
          << "\" role=\"img\">\n"
-         << kStyle << "<rect class=\"bg\" width=\"100%\" height=\"100%\"/>\n"
+         << kStyle << (arrows_ ? kArrowStyle : "") << "<rect class=\"bg\" width=\"100%\" height=\"100%\"/>\n"
          << "<text class=\"t\" x=\"8\" y=\"20\">" << escape_xml(schedule_.name) << ", "
          << schedule_.ranks() << " ranks, " << schedule_.stages() << " stages, "
          << schedule_.microbatches << " microbatches: time "
@@ -106,10 +128,10 @@ class Picture {
   }
 
   void draw_rank(size_t rank) {
-    const double y = kTop + kRow * static_cast<double>(rank);
-    out_ << "<text x=\"8\" y=\"" << y + kRow * 0.65 << "\">rank " << rank
-         << "</text>\n<rect class=\"z\" x=\"" << kLabel << "\" y=\"" << y + 2
-         << "\" width=\"" << simulation_.makespan * scale_ << "\" height=\"" << kRow - 4
+    const double y = top(static_cast<int>(rank)) + 2;
+    out_ << "<text x=\"8\" y=\"" << y + 14.9 << "\">rank " << rank
+         << "</text>\n<rect class=\"z\" x=\"" << kLabel << "\" y=\"" << y
+         << "\" width=\"" << simulation_.makespan * scale_ << "\" height=\"" << kBar
          << "\"/>\n";
     for (const Timed& timed : simulation_.timeline[rank])
       draw_action(timed, y);
@@ -120,13 +142,43 @@ class Picture {
     const double width = (timed.end - timed.start) * scale_;
     out_ << "<g><title>" << to_string(timed.action) << " from " << text(timed.start)
          << " to " << text(timed.end) << "</title><rect class=\""
-         << css_of(timed.action.kind()) << "\" x=\"" << x << "\" y=\"" << y + 2
-         << "\" width=\"" << width << "\" height=\"" << kRow - 4 << "\"/>";
+         << css_of(timed.action.kind()) << "\" x=\"" << x << "\" y=\"" << y
+         << "\" width=\"" << width << "\" height=\"" << kBar << "\"/>";
     // Which microbatch, where there is room for it.
     if (width >= 9)
-      out_ << "<text class=\"m\" x=\"" << x + width / 2 << "\" y=\"" << y + kRow / 2
+      out_ << "<text class=\"m\" x=\"" << x + width / 2 << "\" y=\"" << y + kBar / 2
            << "\">" << timed.action.microbatch() << "</text>";
     out_ << "</g>\n";
+  }
+
+  // From the row of its sender to that of its receiver.
+  void draw_message(const Message& message) {
+    const bool forward = message.made_by.kind() == ActionKind::Forward;
+    const int from = schedule_.owner(message.made_by.stage());
+    const int to = schedule_.owner(message.to);
+    // Activations and gradients that leave at once lie side by side.
+    const double x = kLabel + (forward ? -3 : 3);
+    const double below = 2 + kBar, above = 2;
+    out_ << "<g><title>" << (forward ? "activation" : "gradient") << " of microbatch "
+         << message.made_by.microbatch() << " from stage " << message.made_by.stage()
+         << " to " << message.to << ", from " << text(message.start) << " to "
+         << text(message.end) << "</title>";
+    draw_arrow(
+        forward,
+        {x + message.start * scale_, top(from) + (from < to ? below : above)},
+        {x + message.end * scale_, top(to) + (from < to ? above : below)});
+    out_ << "</g>\n";
+  }
+
+  struct Point {
+    double x;
+    double y;
+  };
+  void draw_arrow(bool forward, Point from, Point to) {
+    const char* kind = forward ? "ac" : "gr";
+    out_ << "<line class=\"" << kind << "\" x1=\"" << from.x << "\" y1=\"" << from.y
+         << "\" x2=\"" << to.x << "\" y2=\"" << to.y << "\" marker-end=\"url(#" << kind
+         << ")\"/>";
   }
 
   void draw_legend() {
@@ -148,10 +200,25 @@ class Picture {
            << y + 10 << "\">" << look.legend << "</text>\n";
       x += 140;
     }
+    if (arrows_)
+      draw_arrow_legend();
+  }
+
+  void draw_arrow_legend() {
+    double x = kLabel;
+    for (const bool forward : {true, false}) {
+      const double y = bottom() + kBottom + 10;
+      draw_arrow(forward, {x, y}, {x + 24, y});
+      out_ << "<text x=\"" << x + 30 << "\" y=\"" << y + 4 << "\">"
+           << (forward ? "activation on its way" : "gradient on its way") << "</text>\n";
+      x += 170;
+    }
   }
 
   const Schedule& schedule_;
   const Simulation& simulation_;
+  /// Whether there are messages.
+  bool arrows_;
   double scale_ = 1;
   std::ostringstream out_;
 };

@@ -13,15 +13,26 @@ using Kind = ActionKind;
 class Builder {
  public:
   Builder(const SearchProblem& problem, const ListRules& rules)
-      : problem_(problem), rules_(rules), model_(problem), partial_(model_.start()) {}
+      : rules_(rules),
+        model_(problem),
+        partial_(model_.start()),
+        choices_(partial_.clocks.size()) {}
 
   std::optional<Schedule> run() {
+    for (int rank = 0; rank < static_cast<int>(choices_.size()); ++rank)
+      choose(rank);
     for (size_t work = 0; work < model_.total_work();) {
       const auto move = choose();
       if (!move)
         return std::nullopt;
       work += work_of(move->action.kind());
-      partial_ = model_.after(std::move(partial_), *move);
+      model_.carry_out(partial_, *move);
+      // Only these have something new to choose from.
+      choose(move->rank);
+      const int stage = move->action.stage();
+      const int other = move->action.kind() == Kind::Forward ? stage + 1 : stage - 1;
+      if (other >= 0 && other < partial_.stages && model_.owner(other) != move->rank)
+        choose(model_.owner(other));
     }
     return model_.schedule_of(partial_);
   }
@@ -29,23 +40,27 @@ class Builder {
  private:
   // Of what the ranks would take, what starts first.
   std::optional<Move> choose() const {
-    std::vector<std::optional<Move>> best(partial_.clocks.size());
-    std::vector<double> next(best.size(), std::numeric_limits<double>::infinity());
-    const auto all = model_.all_moves(partial_);
-    for (const Move& move : all)
-      if (allowed(move) && move.action.kind() != Kind::WeightGrad)
-        next[index(move.rank)] = std::min(next[index(move.rank)], move.start);
-    for (const Move& move : all)
-      if (allowed(move) && !must_wait(move, next[index(move.rank)])) {
-        auto& own = best[index(move.rank)];
-        if (!own || is_better(move, *own))
-          own = move;
-      }
     std::optional<Move> first;
-    for (const auto& move : best)
+    for (const auto& move : choices_)
       if (move && (!first || move->start < first->start))
         first = move;
     return first;
+  }
+
+  // What a rank would take.
+  void choose(int rank) {
+    moves_.clear();
+    model_.add_moves(partial_, rank, moves_);
+    std::erase_if(moves_, [this](const Move& move) { return !allowed(move); });
+    double next = std::numeric_limits<double>::infinity();
+    for (const Move& move : moves_)
+      if (move.action.kind() != Kind::WeightGrad)
+        next = std::min(next, move.start);
+    auto& best = choices_[index(rank)];
+    best.reset();
+    for (const Move& move : moves_)
+      if (!must_wait(move, next) && (!best || is_better(move, *best)))
+        best = move;
   }
 
   bool allowed(const Move& move) const {
@@ -53,7 +68,7 @@ class Builder {
       case Kind::Forward: {
         int open = 0;
         for (const int stage : model_.stages(move.rank))
-          open += partial_.forwards[index(stage)] - partial_.inputs[index(stage)];
+          open += partial_.forwards(stage) - partial_.inputs(stage);
         return open < rules_.caps[index(move.rank)];
       }
       case Kind::Backward:
@@ -93,10 +108,12 @@ class Builder {
                                             : a.action.stage() < b.action.stage();
   }
 
-  const SearchProblem& problem_;
   const ListRules& rules_;
   const SearchModel model_;
   Partial partial_;
+  /// By rank, if there is something.
+  std::vector<std::optional<Move>> choices_;
+  std::vector<Move> moves_;
 };
 
 }  // namespace

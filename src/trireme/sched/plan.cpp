@@ -26,13 +26,13 @@ StageCosts scaled(StageCosts costs, double factor) {
   return costs;
 }
 
-void add(StageCosts& sum, const LayerCosts& layer) {
-  sum.forward += layer.forward;
-  sum.input_grad += layer.input_grad;
-  sum.weight_grad += layer.weight_grad;
-  sum.backward += layer.backward;
-  sum.activation_bytes += layer.activation_bytes;
-  sum.weight_bytes += layer.weight_bytes;
+void add(StageCosts& sum, const StageCosts& more) {
+  sum.forward += more.forward;
+  sum.input_grad += more.input_grad;
+  sum.weight_grad += more.weight_grad;
+  sum.backward += more.backward;
+  sum.activation_bytes += more.activation_bytes;
+  sum.weight_bytes += more.weight_bytes;
 }
 
 // What is cut into stages: the layers, or stages taken for layers.
@@ -41,14 +41,7 @@ std::vector<LayerCosts> layers_of(const CostFile& file) {
     return file.layers;
   std::vector<LayerCosts> layers;
   for (const StageCosts& stage : file.costs.stages)
-    layers.push_back(
-        {.name = text("stage ", layers.size()),
-         .forward = stage.forward,
-         .input_grad = stage.input_grad,
-         .weight_grad = stage.weight_grad,
-         .backward = stage.backward,
-         .activation_bytes = stage.activation_bytes,
-         .weight_bytes = stage.weight_bytes});
+    layers.push_back({.name = text("stage ", layers.size()), .costs = stage});
   return layers;
 }
 
@@ -64,13 +57,13 @@ Cut cut_layers(
     const std::vector<int>& rank_of_stage) {
   std::vector<double> times;
   for (const LayerCosts& layer : layers)
-    times.push_back(layer.time());
+    times.push_back(layer.costs.time());
   Cut cut{.costs = costs, .layers = partition(times, rank_of_stage)};
   cut.costs.stages.clear();
   for (const LayerRange& range : cut.layers) {
     StageCosts sum{0, 0, 0, 0, 0, 0};
     for (int layer = range.first; layer < range.last; ++layer)
-      add(sum, layers[static_cast<size_t>(layer)]);
+      add(sum, layers[static_cast<size_t>(layer)].costs);
     cut.costs.stages.push_back(sum);
   }
   return cut;
@@ -81,7 +74,7 @@ class Planner {
   explicit Planner(const PlanRequest& request)
       : request_(request), layers_(layers_of(request.costs)) {}
 
-  std::vector<PlanEntry> run() {
+  Plan run() {
     std::vector<int> counts = request_.microbatches;
     if (counts.empty())
       counts = {
@@ -94,7 +87,7 @@ class Planner {
           for (const int M : counts)
             try_all(map, V, M, *cut);
       }
-    if (entries_.empty() && too_large_)
+    if (entries_.empty() && too_large_ > 0)
       throw InvalidArgument(
           "[sched] wanted a pipeline that can be simulated in seconds, got one that is "
           "too large; take fewer ranks or microbatches");
@@ -116,7 +109,7 @@ class Planner {
           return std::tuple(a.stages_per_rank, a.peak_bytes) <
                  std::tuple(b.stages_per_rank, b.peak_bytes);
         });
-    return std::move(entries_);
+    return {.entries = std::move(entries_), .left_out = left_out()};
   }
 
  private:
@@ -145,10 +138,10 @@ class Planner {
   }
 
   void try_all(StageMap map, int V, int M, const Cut& cut) {
-    // Beyond these it takes too long.
-    constexpr int64_t kMost = 1 << 22, kMostForAuto = 2048;
     const int64_t size = int64_t{request_.ranks} * V * M;
-    too_large_ = too_large_ || size > kMost;
+    ++sizes_;
+    too_large_ += size > kMost ? 1 : 0;
+    too_large_for_auto_ += size > kMostForAuto ? 1 : 0;
     if (size > kMost)
       return;
     for (const ScheduleInfo& info : all_schedules())
@@ -185,10 +178,32 @@ class Planner {
          .layers = cut.layers});
   }
 
+  std::string left_out() const {
+    if (too_large_for_auto_ == 0)
+      return {};
+    std::string out = text(
+        "Auto was not tried for ",
+        too_large_for_auto_,
+        " of ",
+        sizes_,
+        " sizes, which would take long: they have more than ",
+        kMostForAuto,
+        " stages x microbatches");
+    if (too_large_ > 0)
+      out += text("; nothing was for ", too_large_, ", which have more than ", kMost);
+    return out;
+  }
+
+  // Beyond this a simulation takes seconds.
+  static constexpr int64_t kMost = 1 << 22;
+
   const PlanRequest& request_;
   std::vector<LayerCosts> layers_;
   std::vector<PlanEntry> entries_;
-  bool too_large_ = false;
+  /// Pairs of stages a rank and microbatches; and those that were too large.
+  int sizes_ = 0;
+  int too_large_ = 0;
+  int too_large_for_auto_ = 0;
 };
 
 std::string percent(double share) {
@@ -203,7 +218,7 @@ Costs stage_costs(const CostFile& file, const std::vector<int>& rank_of_stage) {
              : file.costs;
 }
 
-std::vector<PlanEntry> plan(const PlanRequest& request) {
+Plan plan(const PlanRequest& request) {
   constexpr int kMostRanks = 1 << 16, kMostStages = 1 << 10;
   if (request.ranks < 1 || request.ranks > kMostRanks ||
       request.most_stages_per_rank < 1 || request.most_stages_per_rank > kMostStages)

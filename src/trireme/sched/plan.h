@@ -42,14 +42,25 @@ struct PlanEntry {
   double bubble_share() const { return makespan > 0 ? wall_bubble / makespan : 0; }
 };
 
+/// What there is to choose from.
+struct Plan {
+  /// Those that fit into memory first, the fastest first.
+  std::vector<PlanEntry> entries;
+  /// What was not tried because it would take long: a sentence, or nothing.
+  std::string left_out;
+};
+
 /// The costs of a pipeline's stages: the file's; or its layers', cut into stages, where
 /// it has layers alone.
 Costs stage_costs(const CostFile& file, const std::vector<int>& rank_of_stage);
 
-/// All ways, those that fit into memory first, the fastest first. InvalidArgument if
-/// the costs are not legal or cannot be cut into stages for so many ranks. Pipelines
-/// that are too large to be simulated in a few seconds each are left out.
-std::vector<PlanEntry> plan(const PlanRequest& request);
+/// All ways. InvalidArgument if the costs are not legal or cannot be cut into stages for
+/// so many ranks. Left out are pipelines that are too large to be simulated in a few
+/// seconds each, and Auto for those with more than kMostForAuto microbatches of stages.
+Plan plan(const PlanRequest& request);
+
+/// Stages x microbatches up to which Auto takes about a second.
+inline constexpr int64_t kMostForAuto = 1 << 13;
 
 /// Why the first one: a sentence. Of an empty list, or one in which nothing fits, too.
 std::string explain(const std::vector<PlanEntry>& entries, double memory_limit);

@@ -50,7 +50,7 @@ struct Proof {
   std::optional<int> buffers_needed;
   std::vector<ChannelUse> channels;
   /// The most activations that live on each rank at once: (stage, microbatch) pairs
-  /// from F to the end of B or W.
+  /// from F to the end of B or W; in evaluation, during F alone.
   std::vector<int64_t> peak_activations;
 };
 
@@ -64,22 +64,27 @@ Proof prove(const Schedule& lowered, const Buffers& buffers = {});
 
 /// The most that lives at once on a rank, where an activation of a stage counts
 /// `weight(stage)` from its F to the end of its B or W. Of an overlap both are there
-/// before its backward's is given back.
+/// before its backward's is given back. A list without any backward is for evaluation:
+/// nothing is kept, so an activation lives during its F alone.
 template <class Weight>
 auto peak_live(const std::vector<Action>& list, const Weight& weight) {
-  decltype(weight(0)) live{}, most{};
+  decltype(weight(0)) live{}, most{}, largest{};
+  bool keeps = false;
   for (const Action& action : list) {
     decltype(weight(0)) ended{};
     for_each_half(action, [&](const Action& half) {
-      if (half.kind() == ActionKind::Forward)
+      if (half.kind() == ActionKind::Forward) {
         live += weight(half.stage());
-      else if (gives_weight_grad(half.kind()))
+        largest = std::max(largest, weight(half.stage()));
+      } else if (gives_weight_grad(half.kind())) {
         ended += weight(half.stage());
+        keeps = true;
+      }
     });
     most = std::max(most, live);
     live -= ended;
   }
-  return most;
+  return keeps ? most : largest;
 }
 
 /// The peak of live activations of one rank's list.

@@ -63,19 +63,21 @@ class Search {
  private:
   // The partial schedules of a layer, the most promising first, no more than `width_`.
   std::vector<Partial> keep_best(Layer& layer) {
-    std::vector<Partial> all;
+    std::vector<Partial*> all;
     for (auto& [counts, front] : layer)
-      std::move(
-          front.partials().begin(), front.partials().end(), std::back_inserter(all));
-    std::sort(all.begin(), all.end(), [](const Partial& a, const Partial& b) {
-      return a.is_better_than(b);
+      for (Partial& partial : front.partials())
+        all.push_back(&partial);
+    std::sort(all.begin(), all.end(), [](const Partial* a, const Partial* b) {
+      return a->is_better_than(*b);
     });
-    if (all.size() > width_) {
-      for (size_t i = width_; i < all.size(); ++i)
-        dropped_ = std::min(dropped_, all[i].bound);
-      all.erase(all.begin() + static_cast<std::ptrdiff_t>(width_), all.end());
-    }
-    return all;
+    std::vector<Partial> best;
+    best.reserve(std::min(all.size(), width_));
+    for (size_t i = 0; i < all.size(); ++i)
+      if (i < width_)
+        best.push_back(std::move(*all[i]));
+      else
+        dropped_ = std::min(dropped_, all[i]->bound);
+    return best;
   }
 
   void expand(const Partial& partial, size_t work) {
@@ -83,7 +85,8 @@ class Search {
       Partial next = model_.after(partial, move);
       if (next.bound >= better_than_)
         continue;
-      layers_[work + work_of(move.action.kind())][next.counts()].add(std::move(next));
+      Layer& layer = layers_[work + work_of(move.action.kind())];
+      layer[next.counts].add(std::move(next));
     }
   }
 

@@ -37,11 +37,24 @@ size_t work_of(ActionKind kind) {
   return kind == Kind::Backward ? 2 : 1;
 }
 
-std::vector<int> Partial::counts() const {
-  std::vector<int> all = forwards;
-  all.insert(all.end(), inputs.begin(), inputs.end());
-  all.insert(all.end(), pending.begin(), pending.end());
-  return all;
+Partial::Partial(int stage_count, int ranks, size_t channels)
+    : stages(stage_count),
+      counts(index(3 * stage_count)),
+      clocks(index(ranks)),
+      links(channels) {}
+
+Partial::Range Partial::waiting(int stage, bool forward) const {
+  // Of a stage there are as many activations as the one before has done more forwards,
+  // and as many gradients as the one behind has done more of those. Most of the sums
+  // over all stages before this one cancel out.
+  const int before = (stage == 0 ? 0 : forwards(0) - forwards(stage - 1)) +
+                     inputs(stage) - inputs(0);
+  const int activations = stage == 0 ? 0 : forwards(stage - 1) - forwards(stage);
+  if (forward)
+    return {index(before), index(before + activations)};
+  const int gradients =
+      stage == stages - 1 ? 0 : inputs(stage + 1) - inputs(stage);
+  return {index(before + activations), index(before + activations + gradients)};
 }
 
 double Partial::end() const {
@@ -49,13 +62,8 @@ double Partial::end() const {
 }
 
 bool Partial::is_no_later_than(const Partial& other) const {
-  if (!none_later(clocks, other.clocks) || !none_later(links, other.links))
-    return false;
-  for (size_t stage = 0; stage < forwards.size(); ++stage)
-    if (!none_later(forward_there[stage], other.forward_there[stage]) ||
-        !none_later(backward_there[stage], other.backward_there[stage]))
-      return false;
-  return true;
+  return none_later(clocks, other.clocks) && none_later(links, other.links) &&
+         none_later(there, other.there);
 }
 
 bool Partial::is_better_than(const Partial& other) const {
@@ -85,9 +93,12 @@ SearchModel::SearchModel(const SearchProblem& problem)
               index(count_ranks(problem.rank_of_stage)))},
       channels_(skeleton_),
       links_(links_of(channels_, problem.costs)),
+      links_from_(skeleton_.actions.size()),
       stages_(skeleton_.actions.size()),
       after_forward_(problem.rank_of_stage.size()),
       after_input_(after_forward_) {
+  for (size_t i = 0; i < links_.size(); ++i)
+    links_from_[index(channels_.channels()[i].from)].push_back(i);
   const int stages = skeleton_.stages();
   for (int stage = 0; stage < stages; ++stage)
     stages_[index(owner(stage))].push_back(stage);
@@ -125,16 +136,9 @@ size_t SearchModel::total_work() const {
 }
 
 Partial SearchModel::start() const {
-  const size_t stages = index(skeleton_.stages());
-  Partial partial{
-      .forwards = std::vector<int>(stages),
-      .inputs = std::vector<int>(stages),
-      .pending = std::vector<int>(stages),
-      .clocks = std::vector<double>(index(skeleton_.ranks())),
-      .links = std::vector<double>(links_.size()),
-      .forward_there = std::vector<std::vector<double>>(stages),
-      .backward_there = std::vector<std::vector<double>>(stages)};
-  partial.bound = bound(partial);
+  Partial partial(skeleton_.stages(), skeleton_.ranks(), links_.size());
+  for (int rank = 0; rank < skeleton_.ranks(); ++rank)
+    partial.bound = std::max(partial.bound, bound(partial, rank));
   return partial;
 }
 
@@ -143,14 +147,14 @@ bool SearchModel::fits(const Partial& partial, int stage) const {
     return true;
   double bytes = costs(stage).activation_bytes;
   for (const int own : stages_[index(owner(stage))]) {
-    const int done = partial.inputs[index(own)] - partial.pending[index(own)];
+    const int done = partial.inputs(own) - partial.pending(own);
     bytes += costs(own).weight_bytes +
-             costs(own).activation_bytes * (partial.forwards[index(own)] - done);
+             costs(own).activation_bytes * (partial.forwards(own) - done);
   }
   return bytes <= problem_.memory_limit;
 }
 
-void SearchModel::add_moves(
+void SearchModel::add_stage_moves(
     const Partial& partial, int stage, std::vector<Move>& moves) const {
   const int rank = owner(stage);
   const double clock = partial.clocks[index(rank)];
@@ -163,25 +167,33 @@ void SearchModel::add_moves(
          .start = start,
          .end = start + cost_of(action, problem_.costs)});
   };
-  const int f = partial.forwards[index(stage)], b = partial.inputs[index(stage)];
-  const auto& forward = partial.forward_there[index(stage)];
-  const auto& backward = partial.backward_there[index(stage)];
-  if (f < skeleton_.microbatches && (stage == 0 || !forward.empty()) &&
-      fits(partial, stage))
-    add(Kind::Forward, f, stage == 0 ? 0 : forward.front());
-  if (b < f && (stage + 1 == skeleton_.stages() || !backward.empty())) {
-    const double there = backward.empty() ? 0 : backward.front();
+  const int f = partial.forwards(stage), b = partial.inputs(stage);
+  const auto activations = partial.waiting(stage, true);
+  const auto gradients = partial.waiting(stage, false);
+  if (f < skeleton_.microbatches &&
+      (stage == 0 || activations.first < activations.last) && fits(partial, stage))
+    add(Kind::Forward, f, stage == 0 ? 0 : partial.there[activations.first]);
+  const bool last = stage + 1 == skeleton_.stages();
+  if (b < f && (last || gradients.first < gradients.last)) {
+    const double there = last ? 0 : partial.there[gradients.first];
     add(Kind::Backward, b, there);
     add(Kind::InputGrad, b, there);
   }
-  if (partial.pending[index(stage)] > 0)
+  if (partial.pending(stage) > 0)
     add(Kind::WeightGrad, 0, 0);  // which one it is shows in schedule_of()
+}
+
+void SearchModel::add_moves(
+    const Partial& partial, int rank, std::vector<Move>& moves) const {
+  for (const int stage : stages(rank))
+    add_stage_moves(partial, stage, moves);
 }
 
 std::vector<Move> SearchModel::all_moves(const Partial& partial) const {
   std::vector<Move> all;
+  all.reserve(index(4 * skeleton_.stages()));
   for (int stage = 0; stage < skeleton_.stages(); ++stage)
-    add_moves(partial, stage, all);
+    add_stage_moves(partial, stage, all);
   return all;
 }
 
@@ -208,14 +220,13 @@ std::vector<Move> SearchModel::moves(const Partial& partial) const {
   return all;
 }
 
+// The neighbour gets what the move has made, and counts it already.
 void SearchModel::deliver(Partial& partial, const Move& move) const {
   const int stage = move.action.stage();
   const bool forward = move.action.kind() == Kind::Forward;
   const int other = forward ? stage + 1 : stage - 1;
   if (other < 0 || other >= skeleton_.stages())
     return;
-  auto& there = forward ? partial.forward_there[index(other)]
-                        : partial.backward_there[index(other)];
   const Kind send = forward ? Kind::SendForward : Kind::SendBackward;
   double time = move.end;
   for (const auto& use : channels_.uses({send, stage, 0})) {
@@ -224,73 +235,71 @@ void SearchModel::deliver(Partial& partial, const Move& move) const {
     free = std::max(free, move.end) + problem_.costs.message_bytes / link.bandwidth;
     time = free + link.latency;
   }
-  there.push_back(time);
+  const size_t last = partial.waiting(other, forward).last - 1;
+  partial.there.insert(
+      partial.there.begin() + static_cast<std::ptrdiff_t>(last), time);
+}
+
+void SearchModel::carry_out(Partial& partial, const Move& move) const {
+  const int stage = move.action.stage(), stages = partial.stages;
+  const bool forward = move.action.kind() == Kind::Forward;
+  int& pending = partial.counts[index(2 * stages + stage)];
+  if (move.action.kind() == Kind::WeightGrad) {
+    --pending;
+  } else {
+    const auto used = partial.waiting(stage, forward);
+    if (used.first < used.last)
+      partial.there.erase(
+          partial.there.begin() + static_cast<std::ptrdiff_t>(used.first));
+    ++partial.counts[index(forward ? stage : stages + stage)];
+    deliver(partial, move);
+  }
+  if (move.action.kind() == Kind::InputGrad) {
+    ++pending;
+    ++partial.splits;
+  }
+  partial.clocks[index(move.rank)] = move.end;
+  // A link that is free before its sender is, is as good as free now.
+  for (const size_t link : links_from_[index(move.rank)])
+    partial.links[link] = std::max(partial.links[link], move.end);
+  auto past = std::make_shared<Partial::Past>();
+  past->before = std::move(partial.past);
+  past->move = move;
+  partial.past = std::move(past);
 }
 
 Partial SearchModel::after(Partial next, const Move& move) const {
-  const size_t stage = index(move.action.stage());
-  const auto use_up = [](std::vector<double>& there) {
-    if (!there.empty())
-      there.erase(there.begin());
-  };
-  switch (move.action.kind()) {
-    case Kind::Forward:
-      ++next.forwards[stage];
-      use_up(next.forward_there[stage]);
-      deliver(next, move);
-      break;
-    case Kind::InputGrad:
-      ++next.pending[stage];
-      ++next.splits;
-      [[fallthrough]];
-    case Kind::Backward:
-      ++next.inputs[stage];
-      use_up(next.backward_there[stage]);
-      deliver(next, move);
-      break;
-    default:
-      --next.pending[stage];
-  }
-  next.clocks[index(move.rank)] = move.end;
-  // A link that is free before its sender is, is as good as free now.
-  for (size_t i = 0; i < next.links.size(); ++i)
-    next.links[i] =
-        std::max(next.links[i], next.clocks[index(channels_.channels()[i].from)]);
-  auto past = std::make_shared<Partial::Past>();
-  past->before = std::move(next.past);
-  past->move = move;
-  next.past = std::move(past);
-  next.bound = bound(next);
+  carry_out(next, move);
+  // No way takes less than what could be told before. The other ranks' parts in it are
+  // what they were.
+  next.bound = std::max(next.bound, bound(next, move.rank));
   return next;
 }
 
-double SearchModel::bound(const Partial& partial) const {
-  double least = 0;
+double SearchModel::bound(const Partial& partial, int rank) const {
   const int M = skeleton_.microbatches;
-  for (int rank = 0; rank < skeleton_.ranks(); ++rank) {
-    double forwards = 0, inputs = 0, backwards = 0;
-    for (const int stage : stages_[index(rank)]) {
-      const StageCosts& own = costs(stage);
-      forwards += own.forward * (M - partial.forwards[index(stage)]);
-      inputs += least_input(own) * (M - partial.inputs[index(stage)]);
-      backwards += least_backward(own) * (M - partial.inputs[index(stage)]) +
-                   own.weight_grad * partial.pending[index(stage)];
-    }
-    const double clock = partial.clocks[index(rank)];
-    least = std::max(least, clock + forwards + backwards);
-    // Behind the last input gradient of this rank, other stages have theirs to do.
-    for (const int stage : stages_[index(rank)]) {
-      if (partial.inputs[index(stage)] < M)
-        least = std::max(
-            least,
-            clock + forwards + inputs +
-                (stages_[index(rank)].size() == 1 ? after_input_[index(stage)] : 0));
-      if (partial.forwards[index(stage)] < M)
-        least = std::max(
-            least,
-            clock + costs(stage).forward * (M - partial.forwards[index(stage)]) +
-                after_forward_[index(stage)]);
-    }
+  double forwards = 0, inputs = 0, backwards = 0;
+  for (const int stage : stages(rank)) {
+    const StageCosts& own = costs(stage);
+    forwards += own.forward * (M - partial.forwards(stage));
+    inputs += least_input(own) * (M - partial.inputs(stage));
+    backwards += least_backward(own) * (M - partial.inputs(stage)) +
+                 own.weight_grad * partial.pending(stage);
+  }
+  const double clock = partial.clocks[index(rank)];
+  double least = clock + forwards + backwards;
+  // Behind the last input gradient of this rank, other stages have theirs to do.
+  for (const int stage : stages(rank)) {
+    if (partial.inputs(stage) < M)
+      least = std::max(
+          least,
+          clock + forwards + inputs +
+              (stages(rank).size() == 1 ? after_input_[index(stage)] : 0));
+    if (partial.forwards(stage) < M)
+      least = std::max(
+          least,
+          clock + costs(stage).forward * (M - partial.forwards(stage)) +
+              after_forward_[index(stage)]);
   }
   return least;
 }

@@ -2,6 +2,7 @@
 #pragma once
 #include <vector>
 
+#include "trireme/sched/clockwork.h"
 #include "trireme/sched/costs.h"
 #include "trireme/sched/schedule.h"
 
@@ -32,12 +33,15 @@ struct Simulation {
   /// The work of each rank, and the rest of the makespan.
   std::vector<double> busy;
   std::vector<double> idle;
-  /// Live (stage, microbatch) pairs from F to the end of B or W, and the same in bytes
-  /// with the weights.
+  /// Live (stage, microbatch) pairs from F to the end of B or W (in evaluation, which
+  /// has no backwards, during F alone), and the same in bytes with the weights.
   std::vector<int64_t> peak_activations;
   std::vector<double> peak_bytes;
   /// The computations of each rank in time; empty unless asked for.
   std::vector<std::vector<Timed>> timeline;
+  /// All messages of a lowered schedule, those of each channel in order; empty unless
+  /// asked for.
+  std::vector<Message> messages;
   /// The actions that decide the makespan, first to last; empty unless asked for.
   std::vector<Timed> critical_path;
 };
@@ -49,7 +53,7 @@ std::vector<Timed> critical_path(
 
 struct SimulateOptions {
   Costs costs;
-  /// Fill timeline and critical_path, which take memory.
+  /// Fill timeline, messages and critical_path, which take memory.
   bool details = false;
 };
 

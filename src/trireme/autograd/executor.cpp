@@ -1,0 +1,262 @@
+#include "trireme/autograd/executor.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <c10/util/irange.h>
+#include <torch/csrc/autograd/functions/accumulate_grad.h>
+
+#include "trireme/autograd/call_node.h"
+#include "trireme/core/error.h"
+
+namespace trireme::autograd {
+namespace {
+
+using torch::autograd::AccumulateGrad;
+
+thread_local Executor* current_executor = nullptr;
+
+}  // namespace
+
+Executor::PassScope::PassScope(Executor& executor, const PassOptions& options)
+    : self_(executor), grad_mode_(false) {
+  if (self_.store_ != nullptr)
+    throw InvalidArgument(
+        "[autograd] expected an executor that is not running a pass, got one that is; "
+        "make another one for a pass inside a pass");
+  self_.store_ = options.store;
+  self_.sink_ = options.leaves;
+  self_.keep_graph_ = options.keep_graph;
+  self_.outer_ = std::exchange(current_executor, &self_);
+}
+
+Executor::PassScope::~PassScope() {
+  current_executor = self_.outer_;
+  self_.reset();
+}
+
+variable_list Executor::PassScope::finish() {
+  self_.running_ = nullptr;
+  while (self_.outer_ == nullptr && !self_.at_end_.empty())  // they may add more
+    for (const auto& f : std::exchange(self_.at_end_, {}))
+      f();
+  return std::move(self_.results_);
+}
+
+Executor* Executor::current() {
+  return current_executor;
+}
+
+void Executor::at_end(std::function<void()> f) {
+  Executor* outermost = this;
+  while (outermost->outer_ != nullptr)
+    outermost = outermost->outer_;
+  outermost->at_end_.push_back(std::move(f));
+}
+
+variable_list Executor::backward(Roots roots, const PassOptions& options) {
+  PassScope pass(*this, options);
+  name_inputs(options.inputs);
+  enter(roots);
+  discover();
+  feed(roots);
+  drain();
+  return pass.finish();
+}
+
+uint32_t Executor::slot_of(Node* node) {
+  const auto [number, fresh] = index_.insert(node);
+  if (fresh)
+    slots_.emplace_back(node);
+  return number;
+}
+
+void Executor::name_inputs(std::span<const NodePtr> inputs) {
+  results_.assign(inputs.size(), {});
+  for (const size_t i : c10::irange(inputs.size())) {
+    if (!inputs[i] || inputs[i]->num_outputs() != 0 || inputs[i]->num_inputs() != 1)
+      throw InvalidArgument(text(
+          "[autograd] expected inputs that are leaves and need a gradient, got ",
+          inputs[i] ? inputs[i]->name() : "none",
+          " as number ",
+          i,
+          "; detach it and set requires_grad"));
+    Slot& slot = slots_[slot_of(inputs[i].get())];
+    if (slot.input >= 0)
+      throw InvalidArgument(text(
+          "[autograd] expected different inputs, got the same one as ",
+          slot.input,
+          " and ",
+          i,
+          "; name each leaf once"));
+    slot.input = static_cast<int32_t>(i);
+    slot.to_input = true;
+  }
+}
+
+/// Checks the roots, and counts each of their gradients as one to wait for.
+void Executor::enter(Roots& roots) {
+  check_roots(roots);
+  check_gradients(roots.edges, roots.gradients);
+  for (const Edge& edge : roots.edges) {
+    const uint32_t target = target_of(edge.function.get());
+    root_targets_.push_back(target);
+    if (target < kSink)
+      ++slots_[target].waits_for;
+  }
+}
+
+uint32_t Executor::target_of(Node* node) {
+  if (node == nullptr)
+    return kNowhere;
+  if (sink_ != nullptr && node->num_outputs() == 0 && sink_->wants(node))
+    return kSink;
+  return slot_of(node);
+}
+
+/// Finds all nodes and counts who waits for whom. slots_ grows while it is walked.
+void Executor::discover() {
+  for (uint32_t k = 0; k < slots_.size(); ++k) {
+    slots_[k].first_edge = static_cast<uint32_t>(targets_.size());
+    for (const Edge& edge : std::as_const(*slots_[k].node).next_edges()) {
+      const uint32_t target = target_of(edge.function.get());
+      targets_.push_back(target);
+      if (target < kSink)
+        ++slots_[target].waits_for;
+    }
+  }
+}
+
+void Executor::feed(Roots& roots) {
+  for (const size_t i : c10::irange(roots.edges.size())) {
+    const uint32_t target = root_targets_[i];
+    if (target == kSink) {
+      if (roots.gradients[i].defined())
+        sink_->take(roots.edges[i], std::move(roots.gradients[i]));
+    } else if (is_input_pass_ && !slots_[target].to_input) {
+      put_aside(roots.edges[i], roots.gradients[i]);
+    } else {
+      give(slots_[target], roots.edges[i].input_nr, std::move(roots.gradients[i]));
+      arrived(target);
+    }
+  }
+}
+
+void Executor::give(Slot& slot, uint32_t input, at::Tensor&& gradient) {
+  if (!gradient.defined())
+    return;
+  if (slot.gradients.empty())
+    slot.gradients.resize(slot.node->num_inputs());
+  add_gradient(slot.gradients[input], std::move(gradient));
+}
+
+void Executor::arrived(uint32_t index) {
+  if (--slots_[index].waits_for == 0)
+    make_ready(index);
+}
+
+void Executor::make_ready(uint32_t index) {
+  ready_.push_back({slots_[index].node->sequence_nr(), index});
+  std::push_heap(ready_.begin(), ready_.end());
+}
+
+void Executor::drain() {
+  while (!ready_.empty()) {
+    std::pop_heap(ready_.begin(), ready_.end());
+    const uint32_t index = ready_.back().slot;
+    ready_.pop_back();
+    try {
+      run(index);
+    } catch (...) {
+      rethrow_from(*slots_[index].node);
+    }
+  }
+}
+
+void Executor::run(uint32_t index) {
+  Slot& slot = slots_[index];
+  Node& node = *slot.node;
+  running_ = &node;
+  if (slot.border_entry >= 0)
+    return run_border_entry(index);
+  variable_list gradients = std::move(slot.gradients);
+  if (gradients.empty())
+    gradients.resize(node.num_inputs());
+  if (slot.input >= 0)
+    return finish_input(slot, std::move(gradients));
+  call_pre_hooks(node, gradients);
+  if (node.num_outputs() == 0 && finish_leaf(slot, gradients))
+    return;
+  if (slot.border)
+    return run_border(index, std::move(gradients));
+  pass_on(index, call_node(node, std::move(gradients), keep_graph_));
+  if (is_input_pass_ && !keep_graph_)
+    cut_off_.push_back(std::move(node.next_edges()));
+}
+
+void Executor::finish_input(Slot& slot, variable_list gradients) {
+  call_tensor_hooks(*slot.node, gradients);
+  results_[static_cast<size_t>(slot.input)] = std::move(gradients[0]);
+}
+
+/// Takes up the gradient of a leaf; false if the node is another kind of end.
+bool Executor::finish_leaf(Slot& slot, variable_list& gradients) {
+  auto* leaf = dynamic_cast<AccumulateGrad*>(slot.node);
+  if (leaf == nullptr)
+    return false;
+  accumulate(*leaf, gradients[0], *store_);
+  for (const auto& hook : leaf->post_hooks())
+    (*hook)({}, gradients);
+  return true;
+}
+
+void Executor::pass_on(uint32_t index, variable_list outputs) {
+  const std::span<const uint32_t> targets = targets_of(index);
+  const edge_list& edges = slots_[index].node->next_edges();
+  for (const size_t i : c10::irange(targets.size())) {
+    if (targets[i] < kSink) {
+      give(slots_[targets[i]], edges[i].input_nr, std::move(outputs[i]));
+      arrived(targets[i]);
+    } else if (targets[i] == kSink && outputs[i].defined()) {
+      sink_->take(edges[i], std::move(outputs[i]));
+    }
+  }
+}
+
+bool Executor::wants(const Node* leaf) const {
+  // The first half runs no weights, so that what it took would be lost.
+  if (is_input_pass_)
+    return false;
+  const uint32_t found = index_.find(leaf);
+  if (found != NodeIndex::kNone)
+    return slots_[found].waits_for > 0;
+  return sink_ != nullptr && sink_->wants(leaf);
+}
+
+void Executor::take(const Edge& leaf, at::Tensor&& gradient) {
+  const uint32_t found = index_.find(leaf.function.get());
+  if (found != NodeIndex::kNone)
+    give(slots_[found], leaf.input_nr, std::move(gradient));
+  else
+    sink_->take(leaf, std::move(gradient));
+}
+
+void Executor::reset() {
+  store_ = nullptr;
+  sink_ = nullptr;
+  weights_ = nullptr;
+  is_input_pass_ = false;
+  if (outer_ == nullptr)
+    at_end_.clear();
+  outer_ = nullptr;
+  running_ = nullptr;
+  results_.clear();
+  slots_.clear();
+  targets_.clear();
+  root_targets_.clear();
+  index_.clear();
+  ready_.clear();
+  cut_off_.clear();
+}
+
+}  // namespace trireme::autograd

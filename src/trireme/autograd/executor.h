@@ -1,0 +1,172 @@
+// A backward pass on the calling thread, fused or split into its two halves. The
+// module's main type.
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <vector>
+
+#include <c10/core/GradMode.h>
+
+#include "trireme/autograd/gradient_store.h"
+#include "trireme/autograd/node.h"
+#include "trireme/autograd/node_index.h"
+#include "trireme/autograd/pass.h"
+#include "trireme/autograd/split_node.h"
+
+namespace trireme::autograd {
+
+/// Runs backward over torch's graph, on the calling thread and without torch's engine:
+/// same nodes, same order, same hooks and the same bits, for less than half the price
+/// on small nodes. Keeps its memory from pass to pass, so one is made a thread and used
+/// again. Anomaly mode and create_graph are the engine's alone.
+///
+///     Executor executor;
+///     executor.backward({{edge_of_loss}, {at::ones({})}}, {});
+///
+/// The split pass is exact: input_pass() computes the gradients of the inputs only, and
+/// frees what it can; weight_pass() the gradients of all other leaves. Every hook fires
+/// once: those of a node that both halves run, in the first. A few nodes run as a whole
+/// in the first half, and what they give to weights waits for the second: those with
+/// post-hooks, in-place operations on views, and those whose weights are all vectors.
+///
+/// A node that fails is named: an error of torch's gets it as context and keeps its
+/// type, an error of ours passes as it is, any other is nested in a trireme::Error. The
+/// executor can be used again afterwards, the graph cannot.
+class Executor final : public LeafSink {
+ public:
+  Executor() = default;
+  Executor(const Executor&) = delete;
+  Executor& operator=(const Executor&) = delete;
+
+  /// Both halves. Gives the gradients of options.inputs.
+  variable_list backward(Roots roots, const PassOptions& options);
+
+  /// I: the gradients of options.inputs. What weights still need goes into `weights`;
+  /// the graph comes apart, unless it is kept.
+  variable_list input_pass(
+      Roots roots, const PassOptions& options, WeightPass& weights);
+  /// W: the gradients of all other leaves.
+  void weight_pass(WeightPass weights, const PassOptions& options);
+
+  /// Calls `f` once when the outermost pass of this thread has ended well; what an
+  /// engine's queued callback is elsewhere. For hooks.
+  void at_end(std::function<void()> f);
+  /// Where the running pass puts gradients.
+  GradientStore& store() const { return *store_; }
+  /// The executor whose pass runs on this thread, the innermost one; null outside of
+  /// any.
+  static Executor* current();
+  /// The node that the running pass has called: who else asks is called by torch's
+  /// engine, in a pass inside of ours.
+  const Node* running_node() const { return running_; }
+
+  /// For a pass inside this one: the leaves that this one still waits for.
+  bool wants(const Node* leaf) const override;
+  void take(const Edge& leaf, at::Tensor&& gradient) override;
+
+ private:
+  /// Targets of edges that lead to no slot: invalid ones, and leaves that sink_ takes.
+  static constexpr uint32_t kNowhere = ~0U;
+  static constexpr uint32_t kSink = ~0U - 1;
+  struct Slot {
+    explicit Slot(Node* n) : node(n) {}
+    Node* node;
+    /// How many gradients are still to come.
+    uint32_t waits_for = 0;
+    /// Where its edges begin in targets_.
+    uint32_t first_edge = 0;
+    /// Which of the inputs it is, or -1.
+    int32_t input = -1;
+    /// In W: which entry of the border it is, or -1.
+    int32_t border_entry = -1;
+    /// Set by mark(): whether it leads to an input, and whether it leads to a weight
+    /// past all nodes that do, so that both halves run it.
+    bool to_input = false;
+    bool border = false;
+    SplitNode* self_split = nullptr;
+    variable_list gradients;
+  };
+  struct Ready {
+    uint64_t sequence;
+    uint32_t slot;
+    bool operator<(const Ready& other) const { return sequence < other.sequence; }
+  };
+  /// One pass: the executor is this thread's until it ends, and clean afterwards.
+  class PassScope {
+   public:
+    PassScope(Executor& executor, const PassOptions& options);
+    ~PassScope();
+    PassScope(const PassScope&) = delete;
+    PassScope& operator=(const PassScope&) = delete;
+    /// Calls what waits for the end, if this is the outermost pass.
+    variable_list finish();
+
+   private:
+    Executor& self_;
+    c10::AutoGradMode grad_mode_;
+  };
+
+  uint32_t slot_of(Node* node);
+  void name_inputs(std::span<const NodePtr> inputs);
+  void enter(Roots& roots);
+  void discover();
+  uint32_t target_of(Node* node);
+  void feed(Roots& roots);
+  void give(Slot& slot, uint32_t input, at::Tensor&& gradient);
+  void arrived(uint32_t index);
+  void make_ready(uint32_t index);
+  void drain();
+  void run(uint32_t index);
+  void finish_input(Slot& slot, variable_list gradients);
+  bool finish_leaf(Slot& slot, variable_list& gradients);
+  void pass_on(uint32_t index, variable_list outputs);
+  void reset();
+  /// Edges of a slot in targets_.
+  std::span<uint32_t> targets_of(uint32_t index) {
+    const uint32_t first = slots_[index].first_edge;
+    const size_t end =
+        index + 1 < slots_.size() ? slots_[index + 1].first_edge : targets_.size();
+    return {targets_.data() + first, end - first};
+  }
+
+  // In executor_split.cpp.
+  void sort_by_depth();
+  void mark();
+  void put_aside(Edge& edge, at::Tensor& gradient);
+  bool has_vectors_only(uint32_t index);
+  void run_border(uint32_t index, variable_list gradients);
+  void run_whole_border(uint32_t index, variable_list gradients);
+  edge_list cut_weights(uint32_t index);
+  void leave_to_weights(Node& node, WeightPass::Border border, edge_list to_weights);
+  void enter_border(WeightPass& weights);
+  void run_border_entry(uint32_t index);
+
+  GradientStore* store_ = nullptr;
+  LeafSink* sink_ = nullptr;
+  bool keep_graph_ = false;
+  /// What the first half fills, or the second one empties.
+  WeightPass* weights_ = nullptr;
+  bool is_input_pass_ = false;
+  Executor* outer_ = nullptr;
+  Node* running_ = nullptr;
+  variable_list results_;
+  std::vector<Slot> slots_;
+  /// The slots that the edges of each node lead to, node after node.
+  std::vector<uint32_t> targets_;
+  /// The same of the roots.
+  std::vector<uint32_t> root_targets_;
+  NodeIndex index_;
+  /// A heap: the node that was made last comes first, as in torch's engine; also where
+  /// two are equal, since it is the same kind of heap.
+  std::vector<Ready> ready_;
+  /// Memory of mark().
+  std::vector<uint32_t> order_;
+  std::vector<uint32_t> open_;
+  /// The edges of nodes that the first half has run: needed to its end, and not beyond.
+  /// Saved tensors that wait for W would hold the whole graph below them by these.
+  std::vector<edge_list> cut_off_;
+  std::vector<std::function<void()>> at_end_;
+};
+
+}  // namespace trireme::autograd

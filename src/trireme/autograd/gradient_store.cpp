@@ -1,0 +1,61 @@
+#include "trireme/autograd/gradient_store.h"
+
+#include <torch/csrc/autograd/functions/accumulate_grad.h>
+
+namespace trireme::autograd {
+namespace {
+
+using torch::autograd::AccumulateGrad;
+
+void add(
+    const at::Tensor& leaf,
+    at::Tensor& sum,
+    const at::Tensor& gradient,
+    size_t references) {
+  AccumulateGrad::accumulateGrad(
+      leaf, sum, gradient, references, [&sum](at::Tensor&& updated) {
+        sum = std::move(updated);
+      });
+}
+
+}  // namespace
+
+void GradField::accumulate(
+    const at::Tensor& leaf, const at::Tensor& gradient, size_t references) {
+  add(leaf, leaf.mutable_grad(), gradient, references);
+}
+
+at::Tensor GradField::get(const at::Tensor& leaf) const {
+  return leaf.grad();
+}
+
+void GradField::set(const at::Tensor& leaf, const at::Tensor& gradient) {
+  leaf.mutable_grad() = gradient;
+}
+
+GradientStore& grad_field() {
+  static GradField field;
+  return field;
+}
+
+void GradientMap::accumulate(
+    const at::Tensor& leaf, const at::Tensor& gradient, size_t references) {
+  auto& [held, sum] = gradients_[leaf.unsafeGetTensorImpl()];
+  if (!held.defined())
+    held = leaf;
+  add(leaf, sum, gradient, references);
+}
+
+at::Tensor GradientMap::get(const at::Tensor& leaf) const {
+  const auto found = gradients_.find(leaf.unsafeGetTensorImpl());
+  return found == gradients_.end() ? at::Tensor() : found->second.second;
+}
+
+void GradientMap::set(const at::Tensor& leaf, const at::Tensor& gradient) {
+  if (gradient.defined())
+    gradients_[leaf.unsafeGetTensorImpl()] = {leaf, gradient};
+  else
+    gradients_.erase(leaf.unsafeGetTensorImpl());
+}
+
+}  // namespace trireme::autograd

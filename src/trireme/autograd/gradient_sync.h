@@ -1,0 +1,30 @@
+// What a pipeline asks of those who reduce gradients over other ranks.
+#pragma once
+
+namespace trireme::autograd {
+
+/// The link between a pipeline and data parallelism: the pipeline says when, and
+/// whoever implements this knows how. The calls come from the rank's thread, in the
+/// order of its schedule; none of them should wait for another rank but finish().
+class GradientSync {
+ public:
+  GradientSync() = default;
+  GradientSync(const GradientSync&) = delete;
+  GradientSync& operator=(const GradientSync&) = delete;
+  virtual ~GradientSync() = default;
+
+  /// The next backward of this stage that makes gradients of weights is its last one in
+  /// this step: from here on each gradient is complete as soon as it is there, and its
+  /// reduction may start.
+  virtual void last_backward(int stage) = 0;
+  /// REDUCE_GRAD: all gradients of the stage are complete.
+  virtual void reduce(int stage) = 0;
+  /// The step is over: waits for what was started.
+  virtual void finish() = 0;
+
+  /// UNSHARD and RESHARD, for parameters that are spread over the ranks.
+  virtual void unshard(int stage) = 0;
+  virtual void reshard(int stage) = 0;
+};
+
+}  // namespace trireme::autograd

@@ -1,0 +1,42 @@
+#include "trireme/autograd/pass.h"
+
+#include <c10/util/irange.h>
+
+#include "trireme/core/error.h"
+
+namespace trireme::autograd {
+namespace {
+
+void check_root(size_t i, const Edge& edge, const at::Tensor& gradient) {
+  if (!edge.function || edge.input_nr >= edge.function->num_inputs())
+    throw InvalidArgument(text(
+        "[autograd] expected roots that need a gradient, got number ",
+        i,
+        ", which has no place in the graph; leave it out"));
+  const auto& output = edge.function->input_metadata(edge.input_nr);
+  if (gradient.defined() && !output.is_same_shape(gradient))
+    throw InvalidArgument(text(
+        "[autograd] expected a gradient of shape ",
+        output.shape_as_dim_vector(),
+        " for root ",
+        i,
+        ", got ",
+        gradient.sizes(),
+        "; give it that of its output"));
+}
+
+}  // namespace
+
+void check_roots(const Roots& roots) {
+  if (roots.edges.size() != roots.gradients.size())
+    throw InvalidArgument(text(
+        "[autograd] expected a gradient for each of ",
+        roots.edges.size(),
+        " roots, got ",
+        roots.gradients.size(),
+        "; give undefined ones where there are none"));
+  for (const size_t i : c10::irange(roots.edges.size()))
+    check_root(i, roots.edges[i], roots.gradients[i]);
+}
+
+}  // namespace trireme::autograd

@@ -1,0 +1,15 @@
+// Numbers of every rank, for every rank.
+#pragma once
+#include <cstdint>
+#include <vector>
+
+#include "trireme/comm/group.h"
+
+namespace trireme::pipe {
+
+/// Everybody's row, in the order of the ranks; rows may have different lengths.
+/// Collective.
+std::vector<std::vector<int64_t>> gather_rows(
+    const comm::Group& group, const std::vector<int64_t>& mine);
+
+}  // namespace trireme::pipe

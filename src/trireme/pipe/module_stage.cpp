@@ -1,0 +1,117 @@
+#include "trireme/pipe/module_stage.h"
+
+#include <set>
+
+#include <torch/csrc/autograd/function.h>
+#include <torch/nn/module.h>
+
+#include "trireme/core/error.h"
+
+namespace trireme::pipe {
+namespace {
+
+class LayerStage : public StageModule {
+ public:
+  explicit LayerStage(LayerList layers) : layers_(std::move(layers)) {
+    check_layers(layers_);
+  }
+
+  Tensors forward(const Tensors& inputs) override {
+    return run_layers(layers_, inputs);
+  }
+  NamedTensors parameters() const override { return pipe::parameters(layers_); }
+  NamedTensors buffers() const override { return pipe::buffers(layers_); }
+
+  void train(bool on) override {
+    StageModule::train(on);
+    for (const Layer& each : layers_)
+      if (each.module)
+        each.module->train(on);
+  }
+
+  // A BatchNorm that was frozen by hand must not thaw.
+  std::function<void()> pause_training() override {
+    std::vector<std::pair<std::shared_ptr<torch::nn::Module>, bool>> modes;
+    for (const Layer& each : layers_)
+      if (each.module)
+        for (const auto& module : each.module->modules())
+          modes.emplace_back(module, module->is_training());
+    const std::function<void()> outer = StageModule::pause_training();
+    return [outer, modes] {
+      outer();
+      for (const auto& [module, on] : modes)  // parents come before their children
+        module->train(on);
+    };
+  }
+
+  // Whoever has the modules may have switched them without asking the stage.
+  bool is_training() const override {
+    bool modules = false;
+    for (const Layer& each : layers_) {
+      if (each.module && each.module->is_training())
+        return true;
+      modules = modules || each.module;
+    }
+    return !modules && StageModule::is_training();
+  }
+
+ private:
+  LayerList layers_;
+};
+
+class FunctionStage : public StageModule {
+ public:
+  FunctionStage(TensorsFunction forward, NamedTensors parameters, NamedTensors buffers)
+      : forward_(std::move(forward)),
+        parameters_(std::move(parameters)),
+        buffers_(std::move(buffers)) {
+    if (!forward_)
+      throw InvalidArgument("[pipe] wanted a function for a stage, got none");
+    std::set<std::string> names;
+    for (const NamedTensors* tensors : {&parameters_, &buffers_})
+      for (const auto& [name, tensor] : *tensors)
+        check(name, tensor, names);
+  }
+
+  Tensors forward(const Tensors& inputs) override { return forward_(inputs); }
+  NamedTensors parameters() const override { return parameters_; }
+  NamedTensors buffers() const override { return buffers_; }
+
+ private:
+  static void check(
+      const std::string& name, const at::Tensor& tensor, std::set<std::string>& names) {
+    if (name.empty() || !names.insert(name).second)
+      throw InvalidArgument(text(
+          "[pipe] wanted tensors of a stage with names of their own, got \"",
+          name,
+          name.empty() ? "\"" : "\" twice"));
+    if (!tensor.defined())
+      throw InvalidArgument(text(
+          "[pipe] wanted a tensor \"", name, "\" of a stage, got an undefined one"));
+    if (!tensor.is_leaf())
+      throw InvalidArgument(text(
+          "[pipe] wanted a leaf for \"",
+          name,
+          "\", got the result of ",
+          tensor.grad_fn()->name(),
+          ", whose gradient would be lost; pass tensor.detach().requires_grad_()"));
+  }
+
+  TensorsFunction forward_;
+  NamedTensors parameters_;
+  NamedTensors buffers_;
+};
+
+}  // namespace
+
+StagePtr make_stage(LayerList layers) {
+  return std::make_shared<LayerStage>(std::move(layers));
+}
+
+StagePtr make_function_stage(
+    TensorsFunction forward, NamedTensors parameters, NamedTensors buffers) {
+  return std::make_shared<FunctionStage>(
+      std::move(forward), std::move(parameters), std::move(buffers));
+}
+
+}  // namespace trireme::pipe

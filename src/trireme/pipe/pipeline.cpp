@@ -1,0 +1,350 @@
+#include "trireme/pipe/pipeline.h"
+
+#include <ATen/core/grad_mode.h>
+
+#include "trireme/comm/collectives.h"
+#include "trireme/core/error.h"
+#include "trireme/memory/account.h"
+#include "trireme/pipe/channel_book.h"
+#include "trireme/pipe/core_share.h"
+#include "trireme/pipe/failure.h"
+#include "trireme/pipe/stage_owners.h"
+#include "trireme/pipe/step_data.h"
+#include "trireme/pipe/tied_gradients.h"
+#include "trireme/sched/index.h"
+
+namespace trireme::pipe {
+
+namespace {
+
+/// All stages of a rank in evaluation mode, for as long as it lives.
+class EvaluationMode {
+ public:
+  explicit EvaluationMode(const std::vector<Stage>& stages) {
+    for (const Stage& stage : stages)
+      resume_.push_back(stage.module->pause_training());
+  }
+  ~EvaluationMode() {
+    for (const auto& resume : resume_)
+      resume();
+  }
+  EvaluationMode(const EvaluationMode&) = delete;
+  EvaluationMode& operator=(const EvaluationMode&) = delete;
+
+ private:
+  std::vector<std::function<void()>> resume_;
+};
+
+}  // namespace
+
+struct Pipeline::Impl {
+  Impl(
+      std::vector<Stage> stages,
+      const comm::Group& outer,
+      Loss loss,
+      PipelineOptions given)
+      : options(std::move(given)), has_loss(static_cast<bool>(loss)) {
+    for (const Stage& stage : stages)
+      if (!stage.module)
+        throw InvalidArgument(text(
+            "[pipe] expected a module for stage ",
+            stage.index,
+            ", got none; make one with make_stage()"));
+    join(outer, stages);
+    runtime = std::make_unique<Runtime>(
+        std::move(stages),
+        Links(static_cast<int>(place.rank_of_stage.size()), options.skips),
+        RuntimeOptions{
+            .loss = std::move(loss),
+            .sync = options.sync.get(),
+            .seed = options.seed,
+            .account = account});
+    configure();
+  }
+
+  /// What depends on the group.
+  void configure() {
+    runtime->set_store(store());
+    runtime->set_overlap(overlap_at_once);
+  }
+  void join(const comm::Group& outer, const std::vector<Stage>& stages);
+  autograd::GradientStore& store() {
+    return tied ? static_cast<autograd::GradientStore&>(*tied) : *options.store;
+  }
+  const Program& program(int microbatches, bool trains);
+  Program prepare(sched::Schedule schedule) const;
+  void carry_out(const Program& program, StepData& data);
+  /// With `program`, or with the one that the options say.
+  StepData run(
+      const Batch& batch,
+      const StepPurpose& purpose,
+      bool keep_outputs,
+      const Program* program = nullptr);
+  StepResult result(StepData data) const;
+
+  PipelineOptions options;
+  bool has_loss = false;
+  /// Of this pipeline alone, so that its channels meet no others.
+  comm::Group group;
+  std::optional<ChannelBook> channels;
+  RankPlace place;
+  /// Null if nothing is tied.
+  std::unique_ptr<TiedGradients> tied;
+  std::unique_ptr<Runtime> runtime;
+  /// By number of microbatches and whether it trains.
+  std::map<std::pair<int, bool>, Program> programs;
+  /// One that was given for a step.
+  std::optional<Program> other;
+  /// Of the last step.
+  const Program* last = nullptr;
+  memory::MemoryAccount account;
+  bool overlap_at_once = false;
+  int64_t steps = 0;
+  bool failed = false;
+};
+
+void Pipeline::Impl::join(const comm::Group& outer, const std::vector<Stage>& stages) {
+  tied.reset();
+  channels.reset();
+  group = outer.split(0, outer.rank());
+  channels.emplace(group);
+  place = {group.rank(), find_owners(stages, group)};
+  if (!options.tied.empty())
+    tied = std::make_unique<TiedGradients>(
+        options.tied,
+        place.rank_of_stage,
+        stages,
+        group.split(0, group.rank()),
+        *options.store);
+  const double cores = cores_per_rank(group);
+  overlap_at_once = options.overlap == OverlapMode::AtOnce ||
+                    (options.overlap == OverlapMode::Auto && cores >= 2);
+  steps = 0;
+  failed = false;
+}
+
+/// Made once for each number of microbatches.
+const Program& Pipeline::Impl::program(int microbatches, bool trains) {
+  const auto known = programs.find({microbatches, trains});
+  if (known != programs.end())
+    return known->second;
+  return programs
+      .emplace(
+          std::pair{microbatches, trains},
+          prepare(
+              trains ? make_schedule(options, place.rank_of_stage, microbatches)
+                     : forward_schedule(place.rank_of_stage, microbatches)))
+      .first->second;
+}
+
+Program Pipeline::Impl::prepare(sched::Schedule schedule) const {
+  schedule.extra_edges = runtime->links().extra_edges();
+  check_splittable(schedule, runtime->stages());
+  return make_program(
+      std::move(schedule),
+      {.sharding = options.sync != nullptr,
+       .max_active_stages = options.max_active_stages});
+}
+
+/// Runs the step; whatever goes wrong here, the other ranks hear of it.
+void Pipeline::Impl::carry_out(const Program& program, StepData& data) {
+  account.reset_peak();
+  const memory::AccountScope scope(account);
+  auto opened = channels->open(program);
+  try {
+    runtime->run(program, std::move(opened), group.rank(), data);
+    if (tied && program.trains)
+      tied->finish();
+    if (options.sync && program.trains)
+      options.sync->finish();
+    // A step is done on all ranks or on none: a rank that is through before another one
+    // fails must not go on to its optimizer. The first rank of a schedule is mostly the
+    // last to end and the next to begin, so this costs next to nothing.
+    comm::barrier(group);
+  } catch (...) {
+    const FailedAt at{
+        .world_rank = group.members()[sched::index(group.rank())],
+        .rank = group.rank(),
+        .position = runtime->position(),
+        .awaited = runtime->awaited()};
+    runtime->clear();
+    throw_failure(program, at, std::current_exception());
+  }
+}
+
+StepData Pipeline::Impl::run(
+    const Batch& batch,
+    const StepPurpose& purpose,
+    bool keep_outputs,
+    const Program* given) {
+  if (failed)
+    throw InvalidArgument(
+        "[pipe] expected a pipeline that has not failed, got one whose last step did; "
+        "renew the world's group and call rejoin()");
+  try {
+    if (purpose.trains && !c10::GradMode::is_enabled())
+      throw InvalidArgument(text(
+          "[pipe] expected grad mode on for a step of rank ",
+          group.rank(),
+          ", got it off; call evaluate(), or leave the no-grad scope"));
+    if (purpose.trains && !has_loss && place.has(place.last_stage()))
+      throw InvalidArgument(text(
+          "[pipe] expected a loss on rank ",
+          group.rank(),
+          ", which has the last stage, got none; give one to the pipeline"));
+    const int microbatches = given != nullptr ? given->schedule.microbatches
+                                              : count_microbatches(batch, options);
+    StepData data = make_step_data(batch, options, place, microbatches, purpose);
+    data.keep_outputs = keep_outputs && place.has(place.last_stage());
+    data.outputs.resize(data.keep_outputs ? sched::index(microbatches) : 0);
+    data.step = steps;
+    data.random_step = batch.step.value_or(steps);
+    last = given != nullptr ? given : &program(microbatches, purpose.trains);
+    carry_out(*last, data);
+    ++steps;
+    return data;
+  } catch (const std::exception& error) {
+    failed = true;
+    if (tied)
+      tied->clear();
+    group.abort(error.what());
+    throw;
+  }
+}
+
+StepResult Pipeline::Impl::result(StepData data) const {
+  StepResult result{.losses = std::move(data.losses)};
+  if (data.keep_outputs)
+    result.outputs = merge(data.outputs, options.output_specs);
+  return result;
+}
+
+Pipeline::Pipeline(
+    std::vector<Stage> stages,
+    const comm::Group& group,
+    Loss loss,
+    PipelineOptions options)
+    : impl_(std::make_unique<Impl>(
+          std::move(stages), group, std::move(loss), std::move(options))) {
+  if (impl_->options.custom || impl_->options.microbatches > 0)
+    schedule();  // says now what is wrong with it
+}
+
+Pipeline::~Pipeline() = default;
+
+StepResult Pipeline::step(const Batch& batch) {
+  return impl_->result(
+      impl_->run(batch, {.trains = true}, impl_->options.return_outputs));
+}
+
+StepResult Pipeline::step(const Tensors& inputs, const Tensors& targets) {
+  return step({.inputs = inputs, .targets = targets});
+}
+
+StepResult Pipeline::evaluate(const Batch& batch) {
+  const at::NoGradGuard no_grad;
+  const EvaluationMode mode(impl_->runtime->stages());
+  return impl_->result(
+      impl_->run(batch, {.trains = false}, impl_->options.return_outputs));
+}
+
+Tensors Pipeline::forward_only(const Batch& batch) {
+  const at::NoGradGuard no_grad;
+  return impl_
+      ->result(impl_->run(batch, {.trains = false, .needs_targets = false}, true))
+      .outputs;
+}
+
+void Pipeline::train(bool on) {
+  for (const Stage& stage : impl_->runtime->stages())
+    stage.module->train(on);
+}
+
+NamedTensors Pipeline::parameters() const {
+  NamedTensors all;
+  for (const Stage& stage : impl_->runtime->stages())
+    for (auto& named : stage.module->parameters())
+      all.push_back(std::move(named));
+  return all;
+}
+
+NamedTensors Pipeline::buffers() const {
+  NamedTensors all;
+  for (const Stage& stage : impl_->runtime->stages())
+    for (auto& named : stage.module->buffers())
+      all.push_back(std::move(named));
+  return all;
+}
+
+void Pipeline::rejoin(const comm::Group& group) {
+  const std::vector<int> before = impl_->place.rank_of_stage;
+  impl_->join(group, impl_->runtime->stages());
+  impl_->configure();
+  if (impl_->place.rank_of_stage != before) {
+    impl_->last = nullptr;
+    impl_->programs.clear();
+  }
+}
+
+void Pipeline::replace(sched::ActionKind kind, ActionHandler handler) {
+  impl_->runtime->replace(kind, std::move(handler));
+}
+
+void Pipeline::add_after(const sched::Action& action, std::function<void()> extra) {
+  impl_->runtime->add(action, std::move(extra));
+}
+
+const std::vector<int>& Pipeline::rank_of_stage() const {
+  return impl_->place.rank_of_stage;
+}
+
+const sched::Schedule& Pipeline::schedule(int microbatches) {
+  if (microbatches == 0)
+    microbatches = count_microbatches({}, impl_->options);
+  return impl_->program(microbatches, true).schedule;
+}
+
+StepResult Pipeline::step(const Batch& batch, const sched::Schedule& schedule) {
+  impl_->other = impl_->prepare(schedule);
+  return impl_->result(impl_->run(
+      batch,
+      {.trains = impl_->other->trains},
+      impl_->options.return_outputs,
+      &*impl_->other));
+}
+
+const Timeline& Pipeline::timeline() const {
+  return impl_->runtime->timeline();
+}
+
+StepReport Pipeline::report(const std::optional<sched::Costs>& costs) const {
+  if (impl_->last == nullptr)
+    throw InvalidArgument(
+        "[pipe] expected a step to report on, got none yet; call step() first");
+  StepReport report{.schedule = impl_->last->schedule};
+  for (RankRecord& record : gather_records(
+           impl_->group,
+           {.timeline = timeline(), .peak_bytes = impl_->account.peak()})) {
+    report.timelines.push_back(std::move(record.timeline));
+    report.peak_bytes.push_back(record.peak_bytes);
+  }
+  report.measured = measure(report.schedule, report.timelines);
+  if (costs)
+    report.predicted =
+        sched::simulate(report.schedule, {.costs = *costs, .details = true});
+  return report;
+}
+
+const comm::Group& Pipeline::group() const {
+  return impl_->group;
+}
+
+const PipelineOptions& Pipeline::options() const {
+  return impl_->options;
+}
+
+const std::vector<Stage>& Pipeline::stages() const {
+  return impl_->runtime->stages();
+}
+
+}  // namespace trireme::pipe

@@ -1,0 +1,39 @@
+// A schedule made ready to run: lowered, proved, its channels measured.
+#pragma once
+#include <vector>
+
+#include "trireme/sched/channels.h"
+#include "trireme/sched/schedule.h"
+
+namespace trireme::pipe {
+
+/// What the ranks of one step carry out.
+struct Program {
+  sched::Schedule schedule;
+  sched::ChannelMap channels;
+  /// How many messages each channel has to hold so that no send ever waits.
+  std::vector<int> capacity;
+  /// Whether it has backwards; otherwise it is for evaluation.
+  bool trains = true;
+  /// The last B or W of each stage, as a place in its rank's list; -1 without backward.
+  std::vector<int> last_backward;
+};
+
+struct ProgramOptions {
+  /// Whether somebody gathers parameters and reduces gradients.
+  bool sharding = false;
+  int max_active_stages = 3;
+};
+
+/// Lowers the schedule, if it is not yet, and proves that it cannot lock up where a
+/// receive waits only when its message is needed. InvalidArgument says what is wrong.
+Program make_program(sched::Schedule schedule, const ProgramOptions& options = {});
+
+/// A schedule for evaluation: every stage's forwards, in the order in which a wave of
+/// microbatches reaches them. For any map of stages.
+sched::Schedule forward_schedule(
+    const std::vector<int>& rank_of_stage,
+    int microbatches,
+    std::vector<sched::StageEdge> extra_edges = {});
+
+}  // namespace trireme::pipe

@@ -1,0 +1,187 @@
+#include "trireme/pipe/runtime.h"
+
+#include "trireme/core/error.h"
+#include "trireme/sched/index.h"
+
+namespace trireme::pipe {
+
+using sched::Action;
+using sched::ActionKind;
+using sched::index;
+
+struct Runtime::Context final : ActionContext {
+  Context(Runtime& r, const Action& a, std::function<void()> d)
+      : runtime(r), what(a), body(std::move(d)) {}
+  const Action& action() const override { return what; }
+  StageModule& module() const override { return runtime.module(what.stage()); }
+  void run() override { body(); }
+
+  Runtime& runtime;
+  const Action& what;
+  std::function<void()> body;
+};
+
+Runtime::Runtime(std::vector<Stage> stages, Links links, RuntimeOptions options)
+    : stages_(std::move(stages)),
+      links_(std::move(links)),
+      options_(std::move(options)),
+      local_of_stage_(links_.stages(), -1) {
+  for (size_t i = 0; i < stages_.size(); ++i)
+    local_of_stage_[index(stages_[i].index)] = static_cast<int>(i);
+}
+
+void Runtime::run(
+    const Program& program,
+    std::vector<std::optional<comm::Channel>> channels,
+    int rank,
+    StepData& data) {
+  program_ = &program;
+  data_ = &data;
+  channels_ = std::move(channels);
+  expected_.resize(channels_.size());
+  cells_.resize(stages_.size() * index(program.schedule.microbatches));
+  const std::vector<Action>& list = program.schedule.actions[index(rank)];
+  timeline_.actions.clear();
+  timeline_.actions.reserve(list.size());
+  timeline_.start_ns = now_ns();
+  for (position_ = 0; position_ < static_cast<int>(list.size()); ++position_) {
+    const Action& action = list[index(position_)];
+    execute(action);
+    if (!extras_.empty())
+      run_extras(action);
+  }
+  timeline_.end_ns = now_ns();
+  channels_.clear();
+}
+
+void Runtime::clear() {
+  for (Cell& cell : cells_)
+    cell = Cell();
+  for (auto& queue : expected_)
+    queue.clear();
+  channels_.clear();
+  awaited_.reset();
+}
+
+void Runtime::execute(const Action& action) {
+  if (sched::is_receive(action.kind())) {
+    expect(action);
+    return;
+  }
+  if (action.kind() == ActionKind::Bubble)
+    return;
+  if (sched::is_compute(action.kind()))
+    sched::for_each_half(action, [this](const Action& half) {
+      await_inputs(half);
+      announce_last_backward(half);
+    });
+  const int64_t start = now_ns();
+  dispatch(action, executor_);
+  note(action, start);
+}
+
+void Runtime::note(const Action& action, int64_t start_ns) {
+  timeline_.actions.push_back({action, start_ns, now_ns(), options_.account.live()});
+}
+
+/// The handler that was put in its place, or the action itself.
+void Runtime::dispatch(const Action& action, autograd::Executor& executor) {
+  const ActionHandler& handler = replaced_[index(static_cast<int>(action.kind()))];
+  if (!handler)
+    return carry_out(action, executor);
+  Context context(*this, action, [&] { carry_out(action, executor); });
+  handler(context);
+}
+
+void Runtime::carry_out(const Action& action, autograd::Executor& executor) {
+  const int stage = action.stage();
+  const int microbatch = action.microbatch();
+  switch (action.kind()) {
+    case ActionKind::Forward:
+      return forward(stage, microbatch);
+    case ActionKind::Backward:
+      return backward(stage, microbatch, executor);
+    case ActionKind::InputGrad:
+      return input_grad(stage, microbatch, executor);
+    case ActionKind::WeightGrad:
+      return weight_grad(stage, microbatch, executor);
+    case ActionKind::Overlap:
+      return overlap(action);
+    case ActionKind::SendForward:
+    case ActionKind::SendBackward:
+      return send(action);
+    case ActionKind::Unshard:
+    case ActionKind::Reshard:
+    case ActionKind::ReduceGrad:
+      return shard(action);
+    case ActionKind::ReceiveForward:
+    case ActionKind::ReceiveBackward:
+    case ActionKind::Bubble:
+      break;
+  }
+}
+
+/// Both halves. They are of different microbatches, so neither touches a cell of the
+/// other.
+void Runtime::overlap(const Action& action) {
+  if (!overlap_at_once_) {
+    dispatch(action.forward_half(), executor_);
+    dispatch(action.backward_half(), executor_);
+    return;
+  }
+  second_thread_.run_both(
+      [&] { dispatch(action.forward_half(), executor_); },
+      [&] { dispatch(action.backward_half(), second_executor_); });
+}
+
+void Runtime::announce_last_backward(const Action& half) {
+  if (options_.sync != nullptr && sched::gives_weight_grad(half.kind()) &&
+      program_->last_backward[index(half.stage())] == position_)
+    options_.sync->last_backward(half.stage());
+}
+
+void Runtime::shard(const Action& action) {
+  if (options_.sync == nullptr)
+    return;
+  if (action.kind() == ActionKind::Unshard)
+    options_.sync->unshard(action.stage());
+  else if (action.kind() == ActionKind::Reshard)
+    options_.sync->reshard(action.stage());
+  else
+    options_.sync->reduce(action.stage());
+}
+
+void Runtime::replace(ActionKind kind, ActionHandler handler) {
+  if (sched::is_send(kind) || sched::is_receive(kind) || kind == ActionKind::Bubble)
+    throw InvalidArgument(
+        "[pipe] expected a computation or an action on shards to replace, got a "
+        "message "
+        "or a bubble; messages are the pipeline's own");
+  replaced_[index(static_cast<int>(kind))] = std::move(handler);
+}
+
+void Runtime::add(const Action& after, std::function<void()> extra) {
+  extras_.emplace_back(after, std::move(extra));
+}
+
+void Runtime::run_extras(const Action& action) {
+  for (const auto& [after, extra] : extras_)
+    if (after == action)
+      extra();
+}
+
+StageModule& Runtime::module(int stage) const {
+  return *stages_[index(local_of_stage_[index(stage)])].module;
+}
+
+Cell& Runtime::cell(int stage, int microbatch) {
+  const int local = local_of_stage_[index(stage)];
+  return cells_
+      [index(local) * index(program_->schedule.microbatches) + index(microbatch)];
+}
+
+const Cell& Runtime::cell(int stage, int microbatch) const {
+  return const_cast<Runtime*>(this)->cell(stage, microbatch);
+}
+
+}  // namespace trireme::pipe

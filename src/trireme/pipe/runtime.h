@@ -1,0 +1,190 @@
+// Carries out one rank's list of actions. A loop and a switch, for every schedule.
+#pragma once
+#include <array>
+#include <chrono>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "trireme/autograd/executor.h"
+#include "trireme/autograd/gradient_sync.h"
+#include "trireme/comm/channel.h"
+#include "trireme/memory/account.h"
+#include "trireme/pipe/cell.h"
+#include "trireme/pipe/links.h"
+#include "trireme/pipe/overlap_thread.h"
+#include "trireme/pipe/program.h"
+#include "trireme/pipe/stage_module.h"
+#include "trireme/pipe/timeline.h"
+
+namespace trireme::pipe {
+
+/// A stage of this rank.
+struct Stage {
+  int index = 0;
+  StagePtr module;
+};
+
+/// The loss of one microbatch: a tensor with one element.
+using Loss = std::function<at::Tensor(const Tensors& outputs, const Tensors& targets)>;
+
+/// One step's data, cut into microbatches.
+struct StepData {
+  /// Of the first stage, and of the last one; empty on ranks that have neither.
+  std::vector<Tensors> inputs;
+  std::vector<Tensors> targets;
+  /// By stage.
+  std::map<int, std::vector<Tensors>> side_inputs;
+  /// The gradient of each microbatch's loss, on the last stage's rank.
+  std::vector<double> loss_weights;
+  /// The number of each microbatch's first sample, on the first stage's rank.
+  std::vector<int64_t> first_samples;
+  bool keep_outputs = false;
+  int64_t step = 0;
+  /// The step that random numbers belong to.
+  int64_t random_step = 0;
+
+  // Results, on the last stage's rank.
+  std::vector<at::Tensor> losses;
+  std::vector<Tensors> outputs;
+};
+
+struct RuntimeOptions {
+  Loss loss;
+  /// May be null.
+  autograd::GradientSync* sync = nullptr;
+  uint64_t seed = 0;
+  /// Of this rank.
+  memory::MemoryAccount account{};
+};
+
+/// What a replaced action can see and do.
+class ActionContext {
+ public:
+  virtual ~ActionContext() = default;
+  /// The action; a half of an overlap only if the overlap itself is not replaced.
+  virtual const sched::Action& action() const = 0;
+  virtual StageModule& module() const = 0;
+  /// What the pipeline would have done.
+  virtual void run() = 0;
+};
+using ActionHandler = std::function<void(ActionContext&)>;
+
+/// The stages of one rank and what it holds of their microbatches.
+class Runtime {
+ public:
+  Runtime(std::vector<Stage> stages, Links links, RuntimeOptions options);
+  Runtime(const Runtime&) = delete;
+  Runtime& operator=(const Runtime&) = delete;
+
+  /// Carries out the list of `rank`. When it throws, position() is where it was.
+  void run(
+      const Program& program,
+      std::vector<std::optional<comm::Channel>> channels,
+      int rank,
+      StepData& data);
+
+  /// The place in the list of the action that runs.
+  int position() const { return position_; }
+  /// The receive that it waits for, if it does.
+  const std::optional<sched::Action>& awaited() const { return awaited_; }
+  /// Forgets everything of a step that failed.
+  void clear();
+
+  const std::vector<Stage>& stages() const { return stages_; }
+  const Links& links() const { return links_; }
+  /// Where gradients go from now on.
+  void set_store(autograd::GradientStore& store) { store_ = &store; }
+  /// Whether the halves of an overlap run at once.
+  void set_overlap(bool at_once) { overlap_at_once_ = at_once; }
+  /// Runs instead of the pipeline's own; null puts it back.
+  void replace(sched::ActionKind kind, ActionHandler handler);
+  /// Runs after an action of every step.
+  void add(const sched::Action& after, std::function<void()> extra);
+
+  const Timeline& timeline() const { return timeline_; }
+
+ private:
+  struct Context;
+  /// A message that is on its way here.
+  struct Expected {
+    int stage = 0;
+    int microbatch = 0;
+    int other = 0;
+  };
+
+  // runtime.cpp
+  void execute(const sched::Action& action);
+  void dispatch(const sched::Action& action, autograd::Executor& executor);
+  void carry_out(const sched::Action& action, autograd::Executor& executor);
+  void overlap(const sched::Action& action);
+  void announce_last_backward(const sched::Action& half);
+  void shard(const sched::Action& action);
+  void run_extras(const sched::Action& action);
+  void note(const sched::Action& action, int64_t start_ns);
+
+  // runtime_messages.cpp
+  void expect(const sched::Action& receive);
+  void await_inputs(const sched::Action& half);
+  void await(sched::ActionKind receive, int stage, int microbatch);
+  void receive_next(size_t channel);
+  void send(const sched::Action& action);
+  int64_t stamp(int stage, int microbatch) const;
+
+  // runtime_compute.cpp
+  void forward(int stage, int microbatch);
+  Tensors collect_inputs(int stage, int microbatch);
+  void keep_roots(int stage, int microbatch, const Tensors& outputs);
+  void finish_last_stage(int stage, int microbatch, const Tensors& outputs);
+  at::Tensor root_gradient(const at::Tensor& loss, double weight);
+  void hand_over_outputs(int stage, int microbatch);
+  autograd::Roots take_roots(int stage, int microbatch);
+  void backward(int stage, int microbatch, autograd::Executor& executor);
+  void input_grad(int stage, int microbatch, autograd::Executor& executor);
+  void weight_grad(int stage, int microbatch, autograd::Executor& executor);
+  void hand_over_gradients(int stage, int microbatch, Tensors gradients);
+  Tensors gradients_for(int stage, int microbatch, size_t edge) const;
+
+  bool is_local(int stage) const {
+    return local_of_stage_[static_cast<size_t>(stage)] >= 0;
+  }
+  bool is_last(int stage) const {
+    return stage + 1 == static_cast<int>(local_of_stage_.size());
+  }
+  StageModule& module(int stage) const;
+  Cell& cell(int stage, int microbatch);
+  const Cell& cell(int stage, int microbatch) const;
+
+  std::vector<Stage> stages_;
+  Links links_;
+  RuntimeOptions options_;
+  autograd::GradientStore* store_ = &autograd::grad_field();
+  /// The place in stages_, or -1.
+  std::vector<int> local_of_stage_;
+  std::array<ActionHandler, sched::kActionKinds> replaced_;
+  std::vector<std::pair<sched::Action, std::function<void()>>> extras_;
+  autograd::Executor executor_;
+  /// For the other half of an overlap.
+  autograd::Executor second_executor_;
+  OverlapThread second_thread_;
+  bool overlap_at_once_ = true;
+
+  // The step that runs.
+  const Program* program_ = nullptr;
+  StepData* data_ = nullptr;
+  int position_ = 0;
+  std::optional<sched::Action> awaited_;
+  std::vector<std::optional<comm::Channel>> channels_;
+  std::vector<std::deque<Expected>> expected_;
+  std::vector<Cell> cells_;
+  /// The last one that was made: it is often the same for all microbatches.
+  at::Tensor root_gradient_;
+  double root_weight_ = 0;
+  Timeline timeline_;
+};
+
+}  // namespace trireme::pipe

@@ -1,0 +1,243 @@
+// What a rank computes for its stages; the rest of Runtime is in runtime.cpp.
+#include <algorithm>
+
+#include <ATen/Functions.h>
+#include <c10/util/irange.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include "trireme/autograd/random_stream.h"
+#include "trireme/core/error.h"
+#include "trireme/pipe/runtime.h"
+#include "trireme/sched/index.h"
+
+namespace trireme::pipe {
+
+using autograd::Executor;
+using sched::index;
+using torch::autograd::impl::gradient_edge;
+
+namespace {
+
+/// A tensor for another stage: the same memory, without the history.
+at::Tensor without_history(const at::Tensor& tensor) {
+  if (!tensor.defined())
+    return tensor;
+  return tensor.detach().set_requires_grad(tensor.requires_grad());
+}
+
+}  // namespace
+
+void Runtime::forward(int stage, int microbatch) {
+  const Tensors inputs = collect_inputs(stage, microbatch);
+  const autograd::RandomScope random(autograd::RandomContext{
+      .seed = options_.seed,
+      .step = static_cast<uint64_t>(data_->random_step),
+      .first_sample = static_cast<uint64_t>(cell(stage, microbatch).first_sample)});
+  Tensors outputs = module(stage).forward(inputs);
+  if (is_last(stage)) {
+    finish_last_stage(stage, microbatch, outputs);
+    return;
+  }
+  if (program_->trains)
+    keep_roots(stage, microbatch, outputs);
+  cell(stage, microbatch).outputs = std::move(outputs);
+  hand_over_outputs(stage, microbatch);
+}
+
+Tensors Runtime::collect_inputs(int stage, int microbatch) {
+  Cell& here = cell(stage, microbatch);
+  Tensors inputs;
+  if (stage == 0) {
+    inputs = data_->inputs[index(microbatch)];
+    here.first_sample = data_->first_samples[index(microbatch)];
+  }
+  here.input_counts.clear();
+  for (Cell::Arrival& arrived : here.inputs) {
+    here.input_counts.push_back(arrived.tensors.size());
+    for (at::Tensor& tensor : arrived.tensors) {
+      if (tensor.defined() && tensor.requires_grad()) {
+        here.leaves.push_back(gradient_edge(tensor).function);
+        here.leaf_inputs.push_back(inputs.size());
+      }
+      inputs.push_back(std::move(tensor));
+    }
+  }
+  here.inputs.clear();
+  if (const auto& order = links_.skip_order(stage); !order.empty()) {
+    const auto skipped = inputs.end() - static_cast<std::ptrdiff_t>(order.size());
+    const Tensors by_edge(skipped, inputs.end());
+    std::transform(
+        order.begin(), order.end(), skipped, [&](size_t i) { return by_edge[i]; });
+  }
+  if (const auto side = data_->side_inputs.find(stage);
+      side != data_->side_inputs.end())
+    for (const at::Tensor& tensor : side->second[index(microbatch)])
+      inputs.push_back(tensor);
+  return inputs;
+}
+
+void Runtime::keep_roots(int stage, int microbatch, const Tensors& outputs) {
+  auto& roots = cell(stage, microbatch).roots;
+  for (const at::Tensor& output : outputs)
+    roots.push_back(
+        output.defined() && output.requires_grad() ? gradient_edge(output)
+                                                   : autograd::Edge());
+}
+
+void Runtime::finish_last_stage(int stage, int microbatch, const Tensors& outputs) {
+  if (data_->keep_outputs)
+    for (const at::Tensor& output : outputs)
+      data_->outputs[index(microbatch)].push_back(
+          output.defined() ? output.detach() : output);
+  if (data_->targets.empty() || !options_.loss)
+    return;
+  const at::Tensor loss = options_.loss(outputs, data_->targets[index(microbatch)]);
+  if (!loss.defined() || loss.numel() != 1)
+    throw InvalidArgument(text(
+        "[pipe] expected a loss with one element for stage ",
+        stage,
+        ", microbatch ",
+        microbatch,
+        ", got ",
+        loss.defined() ? text("a tensor of ", loss.numel())
+                       : text("an undefined tensor"),
+        "; reduce it with mean() or sum()"));
+  data_->losses[index(microbatch)] = loss.detach();
+  if (!program_->trains)
+    return;
+  if (!loss.requires_grad())
+    throw InvalidArgument(text(
+        "[pipe] expected a loss that can be differentiated for stage ",
+        stage,
+        ", microbatch ",
+        microbatch,
+        ", got one without a gradient; compute it from the outputs, without detach()"));
+  Cell& here = cell(stage, microbatch);
+  here.roots = {gradient_edge(loss)};
+  here.output_gradients = {
+      {true, {root_gradient(loss, data_->loss_weights[index(microbatch)])}}};
+}
+
+at::Tensor Runtime::root_gradient(const at::Tensor& loss, double weight) {
+  if (!root_gradient_.defined() || root_weight_ != weight ||
+      root_gradient_.dtype() != loss.dtype() ||
+      root_gradient_.sizes() != loss.sizes()) {
+    root_gradient_ = at::full(loss.sizes(), weight, loss.detach().options());
+    root_weight_ = weight;
+  }
+  return root_gradient_;
+}
+
+/// What stays on this rank goes over by reference.
+void Runtime::hand_over_outputs(int stage, int microbatch) {
+  Cell& here = cell(stage, microbatch);
+  bool sends = false;
+  const auto& edges = links_.out(stage);
+  for (const size_t edge : c10::irange(edges.size())) {
+    const int to = edges[edge].to;
+    if (!is_local(to)) {
+      sends = true;
+      continue;
+    }
+    Cell& there = cell(to, microbatch);
+    there.first_sample = here.first_sample;
+    there.inputs.resize(links_.in(to).size());
+    Cell::Arrival& place = there.inputs[links_.in_edge(to, stage)];
+    place.there = true;
+    links_.for_each_output(stage, edge, here.outputs.size(), [&](size_t output) {
+      place.tensors.push_back(without_history(here.outputs[output]));
+    });
+  }
+  if (!sends)
+    here.outputs.clear();
+}
+
+autograd::Roots Runtime::take_roots(int stage, int microbatch) {
+  Cell& here = cell(stage, microbatch);
+  autograd::Roots roots;
+  for (const size_t edge : c10::irange(here.output_gradients.size())) {
+    Tensors& gradients = here.output_gradients[edge].tensors;
+    size_t i = 0;
+    links_.for_each_output(stage, edge, here.roots.size(), [&](size_t output) {
+      at::Tensor& gradient = gradients[i++];
+      // Nothing came of this output: what lies behind it is not run at all, as in one
+      // process.
+      if (!gradient.defined())
+        return;
+      roots.edges.push_back(here.roots[output]);
+      roots.gradients.push_back(std::move(gradient));
+    });
+  }
+  here.roots.clear();
+  here.output_gradients.clear();
+  return roots;
+}
+
+void Runtime::backward(int stage, int microbatch, Executor& executor) {
+  Cell& here = cell(stage, microbatch);
+  Tensors gradients = executor.backward(
+      take_roots(stage, microbatch), {.inputs = here.leaves, .store = store_});
+  if (auto work = module(stage).take_weight_work())
+    work();
+  hand_over_gradients(stage, microbatch, std::move(gradients));
+}
+
+void Runtime::input_grad(int stage, int microbatch, Executor& executor) {
+  Cell& here = cell(stage, microbatch);
+  const autograd::PassOptions options{.inputs = here.leaves, .store = store_};
+  autograd::Roots roots = take_roots(stage, microbatch);
+  Tensors gradients;
+  if (module(stage).brings_own_split()) {
+    gradients = executor.backward(std::move(roots), options);
+    here.own_weights = module(stage).take_weight_work();
+  } else {
+    gradients = executor.input_pass(std::move(roots), options, here.weights);
+  }
+  hand_over_gradients(stage, microbatch, std::move(gradients));
+}
+
+void Runtime::weight_grad(int stage, int microbatch, Executor& executor) {
+  Cell& here = cell(stage, microbatch);
+  if (auto work = std::exchange(here.own_weights, nullptr))
+    work();
+  executor.weight_pass(
+      std::exchange(here.weights, autograd::WeightPass()), {.store = store_});
+}
+
+void Runtime::hand_over_gradients(int stage, int microbatch, Tensors gradients) {
+  Cell& here = cell(stage, microbatch);
+  size_t count = 0;
+  for (const size_t edge : here.input_counts)
+    count += edge;
+  here.input_gradients.assign(count, at::Tensor());
+  for (const size_t i : c10::irange(gradients.size()))
+    here.input_gradients[here.leaf_inputs[i]] = std::move(gradients[i]);
+  here.leaves.clear();
+  here.leaf_inputs.clear();
+  bool sends = false;
+  const auto& before = links_.in(stage);
+  for (const size_t edge : c10::irange(before.size())) {
+    const int to = before[edge];
+    if (!is_local(to)) {
+      sends = true;
+      continue;
+    }
+    Cell& there = cell(to, microbatch);
+    there.output_gradients.resize(links_.out(to).size());
+    there.output_gradients[links_.out_edge(to, stage)] = {
+        true, gradients_for(stage, microbatch, edge)};
+  }
+  if (!sends)
+    here.input_gradients.clear();
+}
+
+Tensors Runtime::gradients_for(int stage, int microbatch, size_t edge) const {
+  const Cell& here = cell(stage, microbatch);
+  size_t first = 0;
+  for (const size_t before : c10::irange(edge))
+    first += here.input_counts[before];
+  const auto begin = here.input_gradients.begin() + static_cast<std::ptrdiff_t>(first);
+  return {begin, begin + static_cast<std::ptrdiff_t>(here.input_counts[edge])};
+}
+
+}  // namespace trireme::pipe

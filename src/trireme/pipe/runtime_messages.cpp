@@ -1,0 +1,129 @@
+// What a rank sends and receives; the rest of Runtime is in runtime.cpp.
+#include "trireme/core/error.h"
+#include "trireme/pipe/runtime.h"
+#include "trireme/pipe/stamp.h"
+#include "trireme/sched/action_text.h"
+#include "trireme/sched/index.h"
+
+namespace trireme::pipe {
+
+using sched::Action;
+using sched::ActionKind;
+using sched::index;
+
+namespace {
+
+Cell::Arrival& arrival(std::vector<Cell::Arrival>& edges, size_t count, size_t edge) {
+  if (edges.size() < count)
+    edges.resize(count);
+  return edges[edge];
+}
+
+}  // namespace
+
+int64_t Runtime::stamp(int stage, int microbatch) const {
+  return Stamp{
+      .step = data_->step,
+      .microbatches = program_->schedule.microbatches,
+      .microbatch = microbatch,
+      .first_sample = cell(stage, microbatch).first_sample}
+      .to_word();
+}
+
+/// A receive does not wait: it says what comes next on its channels.
+void Runtime::expect(const Action& receive) {
+  for (const sched::ChannelMap::Use& use : program_->channels.uses(receive))
+    expected_[index(use.channel)].push_back(
+        {receive.stage(), receive.microbatch(), use.other});
+}
+
+void Runtime::await_inputs(const Action& half) {
+  if (half.kind() == ActionKind::Forward)
+    await(ActionKind::ReceiveForward, half.stage(), half.microbatch());
+  else if (sched::gives_input_grad(half.kind()))
+    await(ActionKind::ReceiveBackward, half.stage(), half.microbatch());
+}
+
+void Runtime::await(ActionKind kind, int stage, int microbatch) {
+  const Action receive(kind, stage, microbatch);
+  const auto& uses = program_->channels.uses(receive);
+  if (uses.empty())
+    return;
+  const int64_t start = now_ns();
+  awaited_ = receive;
+  const bool forward = kind == ActionKind::ReceiveForward;
+  for (const sched::ChannelMap::Use& use : uses) {
+    Cell& here = cell(stage, microbatch);
+    const size_t edge =
+        forward ? links_.in_edge(stage, use.other) : links_.out_edge(stage, use.other);
+    auto& edges = forward ? here.inputs : here.output_gradients;
+    const size_t count = forward ? links_.in(stage).size() : links_.out(stage).size();
+    while (!arrival(edges, count, edge).there)
+      receive_next(index(use.channel));
+  }
+  awaited_.reset();
+  note(receive, start);
+}
+
+/// Messages of a channel come in the order in which they are expected, which need not
+/// be the order in which they are used.
+void Runtime::receive_next(size_t channel) {
+  auto& queue = expected_[channel];
+  TRIREME_ASSERT(!queue.empty());
+  const Expected next = queue.front();
+  comm::Message message = channels_[channel]->receive();
+  queue.pop_front();
+  Cell& here = cell(next.stage, next.microbatch);
+  const bool forward = program_->channels.channels()[channel].forward;
+  const Stamp got = Stamp::from_word(message.header.word);
+  if (forward)
+    here.first_sample = got.first_sample;
+  if (message.header.word != stamp(next.stage, next.microbatch))
+    throw InvalidArgument(text(
+        "[pipe] expected microbatch ",
+        next.microbatch,
+        " of ",
+        program_->schedule.microbatches,
+        " in step ",
+        data_->step,
+        " from stage ",
+        next.other,
+        ", got ",
+        got.microbatch == Stamp::kMoves ? text("a step of ")
+                                        : text("microbatch ", got.microbatch, " of "),
+        got.microbatches,
+        "; all ranks must make the same steps with as many microbatches"));
+  Cell::Arrival& place = forward ? arrival(
+                                       here.inputs,
+                                       links_.in(next.stage).size(),
+                                       links_.in_edge(next.stage, next.other))
+                                 : arrival(
+                                       here.output_gradients,
+                                       links_.out(next.stage).size(),
+                                       links_.out_edge(next.stage, next.other));
+  place = {true, std::move(message.tensors)};
+}
+
+void Runtime::send(const Action& action) {
+  const int stage = action.stage();
+  const int microbatch = action.microbatch();
+  Cell& here = cell(stage, microbatch);
+  const bool forward = action.kind() == ActionKind::SendForward;
+  for (const sched::ChannelMap::Use& use : program_->channels.uses(action)) {
+    comm::Message message{.header = {.word = stamp(stage, microbatch)}};
+    if (forward)
+      links_.for_each_output(
+          stage,
+          links_.out_edge(stage, use.other),
+          here.outputs.size(),
+          [&](size_t output) { message.tensors.push_back(here.outputs[output]); });
+    else
+      message.tensors =
+          gradients_for(stage, microbatch, links_.in_edge(stage, use.other));
+    channels_[index(use.channel)]->send(message);
+  }
+  // What has left is needed no more; the gradient edge is enough.
+  (forward ? here.outputs : here.input_gradients).clear();
+}
+
+}  // namespace trireme::pipe

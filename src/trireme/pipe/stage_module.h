@@ -1,0 +1,69 @@
+// What a stage computes: any module, behind one small interface.
+#pragma once
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+namespace trireme::pipe {
+
+/// Tensors in order; an undefined one stands for one that is absent.
+using Tensors = std::vector<at::Tensor>;
+/// Tensors with their names in the whole model.
+using NamedTensors = std::vector<std::pair<std::string, at::Tensor>>;
+
+/// The part of a model that one stage runs. Implement it for whatever is not a layer
+/// list (layers.h) or a torch module (module_stage.h).
+///
+///     struct Twice : pipe::StageModule {
+///       pipe::Tensors forward(const pipe::Tensors& in) override { return {in[0] * 2};
+///       }
+///     };
+class StageModule {
+ public:
+  StageModule() = default;
+  StageModule(const StageModule&) = delete;
+  StageModule& operator=(const StageModule&) = delete;
+  virtual ~StageModule() = default;
+
+  /// Computes the outputs of one microbatch. The inputs are those of the stage before,
+  /// then those of skip connections, then the side inputs of this stage.
+  virtual Tensors forward(const Tensors& inputs) = 0;
+
+  /// What is trained, and what is only kept; names are those of the whole model.
+  virtual NamedTensors parameters() const { return {}; }
+  virtual NamedTensors buffers() const { return {}; }
+
+  virtual void train(bool on) { training_ = on; }
+  virtual bool is_training() const { return training_; }
+  /// Evaluation mode, until the function that this gives is called: it puts every part
+  /// back into the mode that it was in, which need not be the same for all.
+  virtual std::function<void()> pause_training() {
+    const bool was = is_training();
+    train(false);
+    return [this, was] { train(was); };
+  }
+
+  /// Why its backward cannot be split into I and W, if that is so: "its backward is one
+  /// opaque node". Schedules with I and W then refuse the stage.
+  virtual std::optional<std::string> unsplittable() const { return std::nullopt; }
+
+  /// For stages that bring their own I and W: their backward computes the gradients of
+  /// the inputs only and puts the work for the weights aside. This takes what was put
+  /// aside since the last call, for one microbatch; it runs at W, or at once under a
+  /// fused backward. Null for all other stages.
+  virtual std::function<void()> take_weight_work() { return nullptr; }
+  /// Whether the stage is one of those.
+  virtual bool brings_own_split() const { return false; }
+
+ private:
+  bool training_ = true;
+};
+
+using StagePtr = std::shared_ptr<StageModule>;
+
+}  // namespace trireme::pipe

@@ -1,0 +1,151 @@
+#include "trireme/pipe/stage_owners.h"
+
+#include <algorithm>
+
+#include "trireme/core/error.h"
+#include "trireme/pipe/gather_rows.h"
+#include "trireme/sched/auto.h"
+#include "trireme/sched/generate.h"
+#include "trireme/sched/index.h"
+
+namespace trireme::pipe {
+
+using sched::index;
+
+std::vector<int> find_owners(
+    const std::vector<Stage>& stages, const comm::Group& group) {
+  std::vector<int64_t> mine;
+  for (const Stage& stage : stages)
+    mine.push_back(stage.index);
+  return check_owners(gather_rows(group, mine));
+}
+
+std::vector<int> check_owners(const std::vector<std::vector<int64_t>>& stages_of_rank) {
+  size_t count = 0;
+  for (const auto& stages : stages_of_rank)
+    count += stages.size();
+  std::vector<int> owners(count, -1);
+  for (size_t rank = 0; rank < stages_of_rank.size(); ++rank) {
+    if (stages_of_rank[rank].empty())
+      throw InvalidArgument(text(
+          "[pipe] expected every rank to have a stage, got none on rank ",
+          rank,
+          "; make at least as many stages as there are ranks"));
+    for (const int64_t stage : stages_of_rank[rank]) {
+      if (stage < 0 || index(stage) >= count)
+        throw InvalidArgument(text(
+            "[pipe] expected the stages 0 to ",
+            count - 1,
+            " of ",
+            count,
+            ", got stage ",
+            stage,
+            " on rank ",
+            rank,
+            "; number them without gaps over all ranks"));
+      int& owner = owners[index(stage)];
+      if (owner >= 0)
+        throw InvalidArgument(text(
+            "[pipe] expected stage ",
+            stage,
+            " on one rank, got it on rank ",
+            owner,
+            " and on rank ",
+            rank,
+            "; give each stage to one of them"));
+      owner = static_cast<int>(rank);
+    }
+  }
+  return owners;
+}
+
+namespace {
+
+sched::Schedule make_named(
+    const PipelineOptions& options,
+    const std::vector<int>& rank_of_stage,
+    int microbatches) {
+  if (sched::is_auto(options.schedule)) {
+    sched::SearchProblem problem{
+        .rank_of_stage = rank_of_stage,
+        .microbatches = microbatches,
+        .costs = options.costs};
+    if (options.memory_limit)
+      problem.memory_limit = *options.memory_limit;
+    return sched::make_auto(problem).schedule;
+  }
+  const int ranks = sched::count_ranks(rank_of_stage);
+  const int stages = static_cast<int>(rank_of_stage.size());
+  if (stages % ranks != 0)
+    throw InvalidArgument(text(
+        "[pipe] expected the same number of stages on each of ",
+        ranks,
+        " ranks for schedule ",
+        options.schedule,
+        ", got ",
+        stages,
+        " stages; cut the model otherwise, or use Auto or a custom schedule"));
+  return sched::generate(
+      options.schedule,
+      {.ranks = ranks,
+       .microbatches = microbatches,
+       .stages_per_rank = stages / ranks});
+}
+
+}  // namespace
+
+sched::Schedule make_schedule(
+    const PipelineOptions& options,
+    const std::vector<int>& rank_of_stage,
+    int microbatches) {
+  sched::Schedule schedule = options.custom
+                                 ? *options.custom
+                                 : make_named(options, rank_of_stage, microbatches);
+  if (schedule.stages() != static_cast<int>(rank_of_stage.size()))
+    throw InvalidArgument(text(
+        "[pipe] expected ",
+        schedule.stages(),
+        " stages for schedule ",
+        schedule.name,
+        ", got ",
+        rank_of_stage.size(),
+        "; cut the model into as many"));
+  for (int stage = 0; stage < schedule.stages(); ++stage)
+    if (schedule.owner(stage) != rank_of_stage[index(stage)])
+      throw InvalidArgument(text(
+          "[pipe] expected stage ",
+          stage,
+          " on rank ",
+          schedule.owner(stage),
+          " for schedule ",
+          schedule.name,
+          ", got it on rank ",
+          rank_of_stage[index(stage)],
+          "; place the stages as sched::map_stages says"));
+  return schedule;
+}
+
+void check_splittable(
+    const sched::Schedule& schedule, const std::vector<Stage>& stages) {
+  for (const Stage& stage : stages) {
+    const auto reason = stage.module->unsplittable();
+    if (!reason || stage.module->brings_own_split())
+      continue;
+    const auto& list = schedule.actions[index(schedule.owner(stage.index))];
+    const bool split = std::any_of(list.begin(), list.end(), [&](const auto& action) {
+      return action.kind() == sched::ActionKind::InputGrad &&
+             action.stage() == stage.index;
+    });
+    if (split)
+      throw NotSupported(text(
+          "[pipe] schedule ",
+          schedule.name,
+          " splits the backward of stage ",
+          stage.index,
+          ", which cannot be: ",
+          *reason,
+          "; use a schedule without I and W, or let the stage bring its own split"));
+  }
+}
+
+}  // namespace trireme::pipe

@@ -1,0 +1,31 @@
+// Who has which stage, and whether a schedule agrees.
+#pragma once
+#include <vector>
+
+#include "trireme/comm/group.h"
+#include "trireme/pipe/pipeline.h"
+#include "trireme/sched/schedule.h"
+
+namespace trireme::pipe {
+
+/// Asks all ranks which stages they have. InvalidArgument on all of them unless every
+/// stage from 0 on is on one rank, and every rank has one.
+std::vector<int> find_owners(
+    const std::vector<Stage>& stages, const comm::Group& group);
+
+/// The same from what the ranks have said; pure.
+std::vector<int> check_owners(const std::vector<std::vector<int64_t>>& stages_of_rank);
+
+/// The compute-only schedule (or, for a custom one, whatever it is) for so many
+/// microbatches. InvalidArgument if it wants other stages, or elsewhere.
+sched::Schedule make_schedule(
+    const PipelineOptions& options,
+    const std::vector<int>& rank_of_stage,
+    int microbatches);
+
+/// NotSupported if the schedule splits the backward of a stage of this rank that cannot
+/// be split.
+void check_splittable(
+    const sched::Schedule& schedule, const std::vector<Stage>& stages);
+
+}  // namespace trireme::pipe

@@ -1,0 +1,70 @@
+// Sums the gradients of parameters that several stages have.
+#pragma once
+#include <optional>
+#include <unordered_map>
+#include <vector>
+
+#include "trireme/autograd/gradient_store.h"
+#include "trireme/comm/channel.h"
+#include "trireme/comm/group.h"
+#include "trireme/pipe/runtime.h"
+#include "trireme/pipe/tied.h"
+
+namespace trireme::pipe {
+
+/// A store that keeps the gradients of tied parameters apart until the step is over,
+/// since only what this step has added may be summed. All others go on to `store`.
+class TiedGradients final : public autograd::GradientStore {
+ public:
+  /// Makes the values equal to those of the first place. Collective over the group.
+  TiedGradients(
+      const std::vector<Tied>& tied,
+      const std::vector<int>& rank_of_stage,
+      const std::vector<Stage>& stages,
+      const comm::Group& group,
+      autograd::GradientStore& store);
+
+  void accumulate(
+      const at::Tensor& leaf, const at::Tensor& gradient, size_t references) override;
+  at::Tensor get(const at::Tensor& leaf) const override { return store_.get(leaf); }
+  void set(const at::Tensor& leaf, const at::Tensor& gradient) override {
+    store_.set(leaf, gradient);
+  }
+  bool is_grad_field() const override { return store_.is_grad_field(); }
+
+  /// Adds up what the step has left on all ranks, in the order of the places, and adds
+  /// the sum to each place's gradient.
+  void finish();
+  /// Forgets a step that failed.
+  void clear() { step_.clear(); }
+
+ private:
+  /// One tied parameter, as this rank sees it.
+  struct Tie {
+    /// The places, in order: the parameter if it is here, else the rank that has it.
+    struct Place {
+      int rank = 0;
+      at::Tensor here;
+    };
+    std::vector<Place> places;
+    /// To and from the rank of the first place; one for each other rank there.
+    struct Way {
+      int rank = 0;
+      comm::Channel up;
+      comm::Channel down;
+    };
+    std::vector<Way> ways;
+    bool is_home = false;
+    bool is_here = false;
+  };
+  void equalise(const Tie& tie) const;
+  at::Tensor sum_up(const Tie& tie);
+  std::vector<at::Tensor> own_gradients(const Tie& tie);
+
+  autograd::GradientStore& store_;
+  std::vector<Tie> ties_;
+  std::unordered_map<c10::TensorImpl*, bool> is_tied_;
+  autograd::GradientMap step_;
+};
+
+}  // namespace trireme::pipe

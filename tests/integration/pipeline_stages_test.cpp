@@ -1,0 +1,298 @@
+// Stages with a will of their own: TorchScript, own I and W, modes, changing shapes,
+// dropout.
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+#include <torch/csrc/autograd/custom_function.h>
+#include <torch/csrc/jit/api/module.h>
+
+#include "../pipe/models.h"
+#include "pipeline_case.h"
+#include "trireme/autograd/checkpoint.h"
+#include "trireme/autograd/dropout.h"
+#include "trireme/autograd/random_stream.h"
+#include "trireme/core/error.h"
+#include "trireme/pipe/jit_stage.h"
+#include "trireme/testing/check.h"
+#include "trireme/testing/world.h"
+
+namespace trireme::pipe {
+namespace {
+
+using testing::Backend;
+
+constexpr int64_t kWidth = 6;
+
+/// Four dense stages, one of them replaced.
+ModelMaker with_stage(size_t place, const std::function<StagePtr()>& make) {
+  return [=] {
+    std::vector<StagePtr> model = dense_model(4, kWidth)();
+    model[place] = make();
+    return model;
+  };
+}
+
+Problem problem_with(size_t place, const std::function<StagePtr()>& make) {
+  Problem problem = dense_problem("1F1B", 4, 4, 10);
+  problem.model = with_stage(place, make);
+  return problem;
+}
+
+// -- TorchScript
+
+StagePtr scripted(const std::string& forward) {
+  torch::jit::Module module("Scripted");
+  module.register_parameter("w", parameter({kWidth, kWidth}, 60), false);
+  module.register_attribute("training", c10::BoolType::get(), true);
+  module.define(forward);
+  return make_jit_stage(module, "script");
+}
+
+TEST(PipelineStagesRanks, TorchScriptUnderSchedulesThatDoNotSplit) {
+  Problem problem = problem_with(1, [] {
+    return scripted(
+        "def forward(self, x):\n  return torch.tanh(torch.mm(x, self.w))\n");
+  });
+  const Outcome wanted = run_alone(problem);
+  for (const auto& [name, ranks] :
+       {std::pair{"GPipe", 4}, {"1F1B", 4}, {"Interleaved1F1B", 2}, {"LoopedBFS", 2}}) {
+    problem.options.schedule = name;
+    testing::run_world(Backend::Local, ranks, [&](const comm::Group& world) {
+      SCOPED_TRACE(problem.options.schedule);
+      PipelineRank rank(problem, world);
+      rank.expect(wanted, rank.step());
+    });
+  }
+}
+
+TEST(PipelineStagesRanks, TorchScriptIsRefusedWhereBackwardIsSplit) {
+  Problem problem = problem_with(1, [] {
+    return scripted("def forward(self, x):\n  return torch.mm(x, self.w)\n");
+  });
+  for (const char* name : {"ZBVZeroBubble", "InterleavedZeroBubble", "DualPipeV"}) {
+    problem.options.schedule = name;
+    testing::run_world(Backend::Local, 2, [&](const comm::Group& world) {
+      // The other rank is told by the abort of the program that this one ends.
+      if (place_stages(problem, 2)[1] != world.rank()) {
+        EXPECT_NO_THROW(PipelineRank(problem, world));
+        return;
+      }
+      const std::string message =
+          testing::message_of<NotSupported>([&] { PipelineRank rank(problem, world); });
+      for (const std::string& part :
+           {std::string(name), text("stage 1"), text("one opaque node")})
+        EXPECT_TRUE(testing::contains(message, part));
+    });
+  }
+}
+
+// -- a stage that brings its own I and W
+
+/// x w, whose backward computes the gradient of x and puts that of w aside.
+class OwnSplit : public StageModule {
+ public:
+  OwnSplit() : w_(parameter({kWidth, kWidth}, 61)) {}
+
+  Tensors forward(const Tensors& inputs) override;
+  NamedTensors parameters() const override { return {{"own.w", w_}}; }
+  bool brings_own_split() const override { return true; }
+  std::optional<std::string> unsplittable() const override {
+    return "it splits itself";
+  }
+  std::function<void()> take_weight_work() override {
+    if (aside_.empty())
+      return nullptr;
+    return [this, work = std::exchange(aside_, {})] {
+      const at::NoGradGuard no_grad;
+      for (const auto& [x, gradient] : work) {
+        const at::Tensor dw = x.t().mm(gradient);
+        at::Tensor& sum = w_.mutable_grad();
+        sum = sum.defined() ? sum + dw : dw;
+      }
+      ++calls;
+    };
+  }
+  void put_aside(const at::Tensor& x, const at::Tensor& gradient) {
+    aside_.emplace_back(x, gradient);
+  }
+
+  int calls = 0;
+
+ private:
+  at::Tensor w_;
+  std::vector<std::pair<at::Tensor, at::Tensor>> aside_;
+};
+
+struct OwnProduct : torch::autograd::Function<OwnProduct> {
+  static at::Tensor forward(
+      torch::autograd::AutogradContext* context,
+      const at::Tensor& x,
+      const at::Tensor& w,
+      OwnSplit* stage) {
+    context->save_for_backward({x, w});
+    context->saved_data["stage"] = reinterpret_cast<int64_t>(stage);
+    return x.mm(w);
+  }
+  static torch::autograd::variable_list backward(
+      torch::autograd::AutogradContext* context,
+      const torch::autograd::variable_list& gradients) {
+    const auto saved = context->get_saved_variables();
+    reinterpret_cast<OwnSplit*>(context->saved_data["stage"].toInt())
+        ->put_aside(saved[0], gradients[0]);
+    return {gradients[0].mm(saved[1].t()), at::Tensor(), at::Tensor()};
+  }
+};
+
+Tensors OwnSplit::forward(const Tensors& inputs) {
+  return {OwnProduct::apply(inputs[0], w_, this).tanh()};
+}
+
+TEST(PipelineStagesProcs, OwnInputAndWeightGradients) {
+  for (const size_t place : {0, 1, 3})
+    expect_equals_one_process(
+        problem_with(place, [] { return std::make_shared<OwnSplit>(); }));
+}
+
+TEST(PipelineStagesRanks, OwnWeightWorkIsTakenOnceAMicrobatch) {
+  for (const char* name : {"1F1B", "ZB-H1"}) {
+    Problem problem = dense_problem(name, 2, 4);
+    problem.model = [] {
+      return std::vector<StagePtr>{
+          std::make_shared<OwnSplit>(), std::make_shared<OwnSplit>()};
+    };
+    testing::run_world(Backend::Local, 2, [&](const comm::Group& world) {
+      PipelineRank rank(problem, world);
+      rank.step();
+      EXPECT_EQ(dynamic_cast<OwnSplit&>(*rank.pipeline().stages()[0].module).calls, 4);
+    });
+  }
+}
+
+// -- modes
+
+/// Notes in which mode it was called, and whether gradients were on.
+class Moody : public StageModule {
+ public:
+  Tensors forward(const Tensors& inputs) override {
+    modes.push_back(is_training());
+    graphs.push_back(c10::GradMode::is_enabled());
+    return {is_training() ? (inputs[0] * w_).tanh() : inputs[0] * w_};
+  }
+  NamedTensors parameters() const override { return {{"w", w_}}; }
+  std::vector<bool> modes;
+  std::vector<bool> graphs;
+
+ private:
+  at::Tensor w_ = parameter({kWidth}, 62);
+};
+
+TEST(PipelineStagesRanks, TrainAndEvaluationMode) {
+  Problem problem = dense_problem("1F1B", 2, 2);
+  problem.model = [] {
+    return std::vector<StagePtr>{std::make_shared<Moody>(), std::make_shared<Moody>()};
+  };
+  testing::run_world(Backend::Local, 2, [&](const comm::Group& world) {
+    PipelineRank rank(problem, world);
+    auto& stage = dynamic_cast<Moody&>(*rank.pipeline().stages()[0].module);
+    rank.step();
+    rank.pipeline().evaluate(rank.share(problem.batch));
+    EXPECT_TRUE(stage.is_training());
+    rank.pipeline().train(false);
+    rank.step();
+    rank.pipeline().evaluate(rank.share(problem.batch));
+    EXPECT_FALSE(stage.is_training());
+    rank.pipeline().forward_only(rank.share(problem.batch));
+    rank.pipeline().train();
+    rank.pipeline().forward_only(rank.share(problem.batch));
+    const std::vector<bool> modes{
+        true, true, false, false, false, false, false, false, false, false, true, true};
+    const std::vector<bool> graphs{
+        true, true, false, false, true, true, false, false, false, false, false, false};
+    EXPECT_EQ(stage.modes, modes);
+    EXPECT_EQ(stage.graphs, graphs);
+  });
+}
+
+// -- shapes
+
+/// Sequences of these lengths, for layers that look at the last dim only.
+Batch sequences(const std::vector<int64_t>& lengths) {
+  Batch batch;
+  for (const int64_t length : lengths) {
+    const auto seed = static_cast<uint64_t>(length);
+    batch.input_microbatches.push_back({numbers({2, length, kWidth}, seed)});
+    batch.target_microbatches.push_back({numbers({2, length, kWidth}, seed + 50)});
+  }
+  return batch;
+}
+
+TEST(PipelineStagesProcs, ShapesChangeWithMicrobatchesAndSteps) {
+  Problem problem = dense_problem("1F1B", 4, 4);
+  problem.options.return_outputs = false;
+  problem.batch = sequences({3, 9, 1, 5});
+  expect_equals_one_process(problem);
+  problem.options.schedule = "ZBVZeroBubble";
+  for (const Backend backend : {Backend::Local, Backend::Shm})
+    testing::run_world(backend, 2, [&](const comm::Group& world) {
+      PipelineRank rank(problem, world);
+      for (const auto& lengths : std::vector<std::vector<int64_t>>{
+               {3, 9, 1, 5}, {100, 1, 2, 3}, {7, 7, 7, 7}, {2, 40, 8, 300}}) {
+        Problem step = problem;
+        step.batch = sequences(lengths);
+        const Outcome wanted = run_alone(step);
+        rank.zero_grad();
+        rank.expect(wanted, rank.pipeline().step(rank.share(step.batch)));
+      }
+    });
+}
+
+// -- blocks that are computed again
+
+TEST(PipelineStagesProcs, CheckpointedBlocks) {
+  Problem problem = dense_problem("1F1B", 4, 4, 10);
+  problem.model = [] {
+    std::vector<StagePtr> model;
+    for (uint64_t i = 0; i < 4; ++i) {
+      const at::Tensor w = parameter({kWidth, kWidth}, 80 + i);
+      // A buffer, so that the runs can be compared with those of one process.
+      const at::Tensor runs = at::zeros({}, at::kLong);
+      const auto block = [w, runs](const at::Tensor& x) {
+        runs.add_(1);
+        return x.mm(w).tanh().mm(w.t());
+      };
+      model.push_back(make_stage(
+          [block](const Tensors& in) {
+            return Tensors{autograd::checkpoint(block, in[0])};
+          },
+          {{text("w", i), w}},
+          {{text("runs", i), runs}}));
+    }
+    return model;
+  };
+  const Outcome wanted = run_alone(problem);
+  EXPECT_EQ(wanted.model[0]->buffers()[0].second.item<int64_t>(), 2 * 4);
+  expect_equals_one_process(problem);
+}
+
+// -- dropout
+
+TEST(PipelineStagesProcs, DropoutDrawsWhatOneProcessDraws) {
+  Problem problem = dense_problem("1F1B", 4, 4, 10);
+  problem.options.seed = 7;
+  problem.model = [] {
+    std::vector<StagePtr> model;
+    for (uint64_t i = 0; i < 4; ++i) {
+      const at::Tensor w = parameter({kWidth, kWidth}, 70 + i);
+      const uint64_t key = autograd::layer_key(text("drop", i));
+      model.push_back(make_stage(
+          [w, key](const Tensors& in) {
+            return Tensors{autograd::dropout(in[0].mm(w), 0.3, key, true)};
+          },
+          {{text("w", i), w}}));
+    }
+    return model;
+  };
+  expect_equals_one_process(problem);
+}
+
+}  // namespace
+}  // namespace trireme::pipe

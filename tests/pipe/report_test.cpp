@@ -1,0 +1,97 @@
+#include "trireme/pipe/report.h"
+
+#include <gtest/gtest.h>
+
+#include "trireme/sched/csv.h"
+#include "trireme/sched/lower.h"
+#include "trireme/testing/world.h"
+
+namespace trireme::pipe {
+namespace {
+
+using sched::Action;
+using sched::ActionKind;
+
+constexpr int64_t kMs = 1000000;
+
+sched::Schedule schedule() {
+  return sched::lower(
+      sched::parse_csv("0F0,0B0\n1F0,1B0\n", "two"), {.sharding = false});
+}
+
+/// Rank 0 works 2 and 3 ms, rank 1 works 4 ms in the middle.
+std::vector<Timeline> timelines() {
+  const int64_t t = 5000 * kMs;
+  return {
+      {.actions =
+           {{Action(ActionKind::Forward, 0, 0), t, t + 2 * kMs},
+            {Action(ActionKind::SendForward, 0, 0), t + 2 * kMs, t + 2 * kMs},
+            {Action(ActionKind::ReceiveBackward, 0, 0), t + 2 * kMs, t + 7 * kMs},
+            {Action(ActionKind::Backward, 0, 0), t + 7 * kMs, t + 10 * kMs}}},
+      {.actions = {
+           {Action(ActionKind::ReceiveForward, 1, 0), t, t + 3 * kMs},
+           {Action(ActionKind::Forward, 1, 0), t + 3 * kMs, t + 5 * kMs},
+           {Action(ActionKind::Backward, 1, 0), t + 5 * kMs, t + 7 * kMs},
+           {Action(ActionKind::SendBackward, 1, 0), t + 7 * kMs, t + 7 * kMs}}}};
+}
+
+TEST(Report, MeasuresBubblesFromComputationsOnly) {
+  const sched::Simulation is = measure(schedule(), timelines());
+  EXPECT_NEAR(is.makespan, 0.010, 1e-12);
+  EXPECT_NEAR(is.ideal, 0.005, 1e-12);
+  EXPECT_NEAR(is.wall_bubble, 0.005, 1e-12);
+  EXPECT_NEAR(is.span_bubble, 0.005, 1e-12);
+  EXPECT_NEAR(is.busy[1], 0.004, 1e-12);
+  EXPECT_NEAR(is.idle[1], 0.006, 1e-12);
+  EXPECT_EQ(is.peak_activations, (std::vector<int64_t>{1, 1}));
+  ASSERT_EQ(is.timeline[1].size(), 2U);
+  EXPECT_NEAR(is.timeline[1][0].start, 0.003, 1e-12);
+}
+
+TEST(Report, TextHasMeasuredAndPredictedSideBySide) {
+  StepReport report{
+      .schedule = schedule(), .timelines = timelines(), .peak_bytes = {100, 200}};
+  report.measured = measure(report.schedule, report.timelines);
+  EXPECT_EQ(
+      to_text(report),
+      "two               measured     predicted\n"
+      "step              10.00 ms             -\n"
+      "ideal              5.00 ms             -\n"
+      "wall bubble        5.00 ms             -\n"
+      "span bubble        5.00 ms             -\n"
+      "bubble share        50.0 %             -\n"
+      "                      busy          idle    peak bytes\n"
+      "rank 0             5.00 ms       5.00 ms           100\n"
+      "rank 1             4.00 ms       6.00 ms           200\n");
+}
+
+TEST(ReportRanks, RecordsReachEveryRank) {
+  testing::run_world(testing::Backend::Local, 2, [](const comm::Group& world) {
+    const auto mine = timelines()[static_cast<size_t>(world.rank())];
+    const auto all =
+        gather_records(world, {.timeline = mine, .peak_bytes = 10 + world.rank()});
+    ASSERT_EQ(all.size(), 2U);
+    for (size_t rank = 0; rank < 2; ++rank) {
+      EXPECT_EQ(all[rank].peak_bytes, 10 + static_cast<int64_t>(rank));
+      const auto wanted = timelines()[rank];
+      ASSERT_EQ(all[rank].timeline.actions.size(), wanted.actions.size());
+      for (size_t i = 0; i < wanted.actions.size(); ++i) {
+        EXPECT_EQ(all[rank].timeline.actions[i].action, wanted.actions[i].action);
+        EXPECT_EQ(all[rank].timeline.actions[i].end_ns, wanted.actions[i].end_ns);
+      }
+    }
+  });
+}
+
+TEST(ReportRanks, AnOverlapKeepsItsHalves) {
+  testing::run_world(testing::Backend::Local, 1, [](const comm::Group& world) {
+    const Action both = Action::overlap({0, 7}, {3, 2});
+    const auto all =
+        gather_records(world, {.timeline = {.actions = {{both, 1, 2, 3}}}});
+    EXPECT_EQ(all[0].timeline.actions[0].action, both);
+    EXPECT_EQ(all[0].timeline.actions[0].live_bytes, 3);
+  });
+}
+
+}  // namespace
+}  // namespace trireme::pipe

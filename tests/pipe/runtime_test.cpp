@@ -1,0 +1,109 @@
+#include "trireme/pipe/runtime.h"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include "trireme/core/error.h"
+#include "trireme/pipe/module_stage.h"
+#include "trireme/sched/csv.h"
+
+namespace trireme::pipe {
+namespace {
+
+using sched::Action;
+using sched::ActionKind;
+
+/// Two stages on one rank, which need no channels.
+class TwoStages {
+ public:
+  explicit TwoStages(const char* csv)
+      : program(make_program(sched::parse_csv(csv, "two"))),
+        runtime(
+            {{0, stage(first)}, {1, stage(second)}},
+            Links(2, {}),
+            {.loss = [](const Tensors& out, const Tensors&) {
+              return at::sum(out[0]);
+            }}) {}
+
+  void step() {
+    StepData data{
+        .inputs = {{at::ones({1})}, {at::full({1}, 2.0)}},
+        .targets = {{at::ones({1})}, {at::ones({1})}},
+        .loss_weights = {1, 1},
+        .first_samples = {0, 1}};
+    data.losses.resize(2);
+    runtime.run(program, {}, 0, data);
+  }
+
+  at::Tensor first = at::full({1}, 3.0).set_requires_grad(true);
+  at::Tensor second = at::full({1}, 5.0).set_requires_grad(true);
+  Program program;
+  Runtime runtime;
+
+ private:
+  static StagePtr stage(const at::Tensor& w) {
+    return make_stage(
+        TensorsFunction([w](const Tensors& in) { return Tensors{at::mul(in[0], w)}; }),
+        {{"w", w}});
+  }
+};
+
+TEST(Runtime, WalksTheListAndAddsUpGradients) {
+  TwoStages two("0F0,1F0,0F1,1F1,1B0,0B0,1I1,0I1,1W1,0W1\n");
+  two.step();
+  EXPECT_EQ(two.first.grad().item<double>(), 5 * (1 + 2));
+  EXPECT_EQ(two.second.grad().item<double>(), 3 * (1 + 2));
+  ASSERT_EQ(two.runtime.timeline().actions.size(), 10U);
+  for (const ActionTime& one : two.runtime.timeline().actions)
+    EXPECT_LE(one.start_ns, one.end_ns);
+}
+
+TEST(Runtime, OverlapsRunAtOnceOrInTurn) {
+  for (const bool at_once : {true, false}) {
+    TwoStages two("0F0,1F0,0F1,(1F1;1B0)OVERLAP_F_B,1B1,0B0,0B1\n");
+    two.runtime.set_overlap(at_once);
+    two.step();
+    EXPECT_EQ(two.first.grad().item<double>(), 15);
+  }
+}
+
+TEST(Runtime, HandlersReplaceActionsAndExtrasFollowThem) {
+  TwoStages two("0F0,1F0,0F1,1F1,1B0,0B0,1B1,0B1\n");
+  std::string log;
+  two.runtime.replace(ActionKind::Forward, [&](ActionContext& context) {
+    log += context.action().stage() == 0 ? "a" : "b";
+    context.run();
+  });
+  two.runtime.add(Action(ActionKind::Backward, 0, 0), [&] { log += "!"; });
+  two.step();
+  EXPECT_EQ(log, "abab!");
+  two.runtime.replace(ActionKind::Forward, nullptr);
+  two.step();
+  EXPECT_EQ(log, "abab!!");
+}
+
+TEST(Runtime, MessagesCannotBeReplaced) {
+  TwoStages two("0F0,1F0,0F1,1F1,1B0,0B0,1B1,0B1\n");
+  for (const ActionKind kind :
+       {ActionKind::SendForward, ActionKind::ReceiveBackward, ActionKind::Bubble})
+    EXPECT_THROW(two.runtime.replace(kind, [](ActionContext&) {}), InvalidArgument);
+}
+
+TEST(Runtime, KnowsWhereItFailed) {
+  TwoStages two("0F0,1F0,0F1,1F1,1B0,0B0,1B1,0B1\n");
+  two.runtime.replace(ActionKind::Backward, [](ActionContext& context) {
+    if (context.action() == Action(ActionKind::Backward, 0, 0))
+      throw std::runtime_error("no");
+    context.run();
+  });
+  EXPECT_THROW(two.step(), std::runtime_error);
+  EXPECT_EQ(two.runtime.position(), 5);
+  two.runtime.clear();
+  two.runtime.replace(ActionKind::Backward, nullptr);
+  two.first.mutable_grad() = at::Tensor();
+  two.step();
+  EXPECT_EQ(two.first.grad().item<double>(), 15);
+}
+
+}  // namespace
+}  // namespace trireme::pipe

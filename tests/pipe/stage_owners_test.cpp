@@ -1,0 +1,117 @@
+#include "trireme/pipe/stage_owners.h"
+
+#include <gtest/gtest.h>
+
+#include "trireme/core/error.h"
+#include "trireme/pipe/module_stage.h"
+#include "trireme/sched/csv.h"
+#include "trireme/sched/generate.h"
+#include "trireme/testing/world.h"
+
+namespace trireme::pipe {
+namespace {
+
+std::string refusal(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "nothing was refused";
+}
+
+struct Opaque : StageModule {
+  explicit Opaque(bool own = false) : own_split(own) {}
+  Tensors forward(const Tensors& inputs) override { return inputs; }
+  std::optional<std::string> unsplittable() const override {
+    return "its backward is one opaque node";
+  }
+  bool brings_own_split() const override { return own_split; }
+  bool own_split;
+};
+
+TEST(StageOwners, FollowFromWhatTheRanksHave) {
+  EXPECT_EQ(check_owners({{0}, {1}}), (std::vector<int>{0, 1}));
+  EXPECT_EQ(check_owners({{0, 3}, {1, 2}}), (std::vector<int>{0, 1, 1, 0}));
+  EXPECT_EQ(check_owners({{3, 0, 1}, {2}}), (std::vector<int>{0, 0, 1, 0}));
+}
+
+TEST(StageOwners, RefuseGapsAndDoubles) {
+  EXPECT_EQ(
+      refusal([] {
+        check_owners({{0}, {2}});
+      }),
+      "[pipe] expected the stages 0 to 1 of 2, got stage 2 on rank 1; number them "
+      "without "
+      "gaps over all ranks");
+  EXPECT_EQ(
+      refusal([] {
+        check_owners({{0, 1}, {1}});
+      }),
+      "[pipe] expected stage 1 on one rank, got it on rank 0 and on rank 1; give each "
+      "stage to one of them");
+  EXPECT_EQ(
+      refusal([] {
+        check_owners({{0}, {}});
+      }),
+      "[pipe] expected every rank to have a stage, got none on rank 1; make at least "
+      "as "
+      "many stages as there are ranks");
+  EXPECT_NE(
+      refusal([] { check_owners({{-1}}); }).find("got stage -1"), std::string::npos);
+}
+
+TEST(StageOwnersRanks, AreTheSameOnAllRanks) {
+  testing::run_world(testing::Backend::Local, 3, [](const comm::Group& world) {
+    const std::vector<Stage> mine{{.index = world.rank()}, {.index = 5 - world.rank()}};
+    EXPECT_EQ(find_owners(mine, world), (std::vector<int>{0, 1, 2, 2, 1, 0}));
+  });
+}
+
+TEST(StageOwners, ScheduleMustFitTheStages) {
+  EXPECT_EQ(make_schedule({.schedule = "1F1B"}, {0, 1}, 4).microbatches, 4);
+  EXPECT_EQ(make_schedule({.schedule = "zbvzerobubble"}, {0, 1, 1, 0}, 4).stages(), 4);
+  EXPECT_EQ(
+      refusal([] {
+        make_schedule({.schedule = "DualPipeV"}, {0, 1, 0, 1}, 4);
+      }),
+      "[pipe] expected stage 2 on rank 1 for schedule DualPipeV, got it on rank 0; "
+      "place "
+      "the stages as sched::map_stages says");
+  EXPECT_NE(
+      refusal([] {
+        make_schedule({.schedule = "1F1B"}, {0, 1, 1}, 4);
+      }).find("expected the same number of stages on each of 2 ranks"),
+      std::string::npos);
+  const sched::Schedule custom =
+      sched::generate("GPipe", {.ranks = 2, .microbatches = 2});
+  EXPECT_NE(
+      refusal([&] {
+        make_schedule({.custom = custom}, {0, 1, 1, 0}, 2);
+      }).find("expected 2 stages for schedule GPipe, got 4"),
+      std::string::npos);
+}
+
+TEST(StageOwners, AutoSuitsAnyMap) {
+  const sched::Schedule schedule =
+      make_schedule({.schedule = "Auto"}, {0, 1, 1, 0, 0}, 3);
+  EXPECT_EQ(schedule.rank_of_stage, (std::vector<int>{0, 1, 1, 0, 0}));
+}
+
+TEST(StageOwners, OpaqueStagesAreNotSplit) {
+  const auto split = sched::generate("ZBVZeroBubble", {.ranks = 1, .microbatches = 2});
+  const auto fused = sched::generate("GPipe", {.ranks = 1, .microbatches = 2});
+  const std::vector<Stage> opaque{{1, std::make_shared<Opaque>()}};
+  EXPECT_THROW(check_splittable(split, opaque), NotSupported);
+  EXPECT_EQ(
+      refusal([&] { check_splittable(split, opaque); }),
+      "[pipe] schedule ZBVZeroBubble splits the backward of stage 1, which cannot be: "
+      "its "
+      "backward is one opaque node; use a schedule without I and W, or let the stage "
+      "bring its own split");
+  EXPECT_NO_THROW(check_splittable(fused, {{0, std::make_shared<Opaque>()}}));
+  EXPECT_NO_THROW(check_splittable(split, {{1, std::make_shared<Opaque>(true)}}));
+}
+
+}  // namespace
+}  // namespace trireme::pipe

@@ -1,0 +1,124 @@
+#include "trireme/pipe/tied_gradients.h"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include "trireme/core/error.h"
+#include "trireme/pipe/module_stage.h"
+#include "trireme/testing/world.h"
+
+namespace trireme::pipe {
+namespace {
+
+using autograd::grad_field;
+
+StagePtr stage_with(const at::Tensor& w) {
+  return make_stage(TensorsFunction([](const Tensors& in) { return in; }), {{"w", w}});
+}
+
+at::Tensor weight(double value) {
+  return at::full({2}, value).set_requires_grad(true);
+}
+
+TEST(TiedGradientsRanks, ValuesBecomeThoseOfTheFirstPlace) {
+  for (const auto backend : {testing::Backend::Local, testing::Backend::Shm})
+    testing::run_world(backend, 3, [](const comm::Group& world) {
+      const at::Tensor w = weight(world.rank() + 1);
+      const TiedGradients tied(
+          {{{{2, "w"}, {0, "w"}}}},
+          {0, 1, 2},
+          {{world.rank(), stage_with(w)}},
+          world,
+          grad_field());
+      const double wanted = world.rank() == 1 ? 2 : 3;
+      EXPECT_EQ(w[0].item<double>(), wanted);
+    });
+}
+
+TEST(TiedGradientsRanks, EveryPlaceGetsTheSumOfTheStepAndKeepsWhatWasThere) {
+  for (const auto backend : {testing::Backend::Local, testing::Backend::Shm})
+    testing::run_world(backend, 3, [](const comm::Group& world) {
+      const at::Tensor w = weight(1);
+      TiedGradients tied(
+          {{{{0, "w"}, {1, "w"}, {2, "w"}}}},
+          {0, 1, 2},
+          {{world.rank(), stage_with(w)}},
+          world,
+          grad_field());
+      for (int step = 1; step <= 3; ++step) {
+        tied.accumulate(w, at::full({2}, 10.0 * (world.rank() + 1)), 1);
+        tied.finish();
+        EXPECT_EQ(w.grad()[0].item<double>(), 60.0 * step);
+      }
+    });
+}
+
+TEST(TiedGradientsRanks, PlacesOfOneRankAndPlacesWithoutGradient) {
+  testing::run_world(testing::Backend::Local, 2, [](const comm::Group& world) {
+    const at::Tensor a = weight(1);
+    const at::Tensor b = weight(2);
+    std::vector<Stage> stages{{world.rank() == 0 ? 0 : 1, stage_with(a)}};
+    if (world.rank() == 0)
+      stages.push_back({2, stage_with(b)});
+    TiedGradients tied(
+        {{{{0, "w"}, {1, "w"}, {2, "w"}}}}, {0, 1, 0}, stages, world, grad_field());
+    if (world.rank() == 0) {
+      EXPECT_EQ(b[0].item<double>(), 1);
+      tied.accumulate(a, at::full({2}, 3.0), 1);
+      tied.accumulate(b, at::full({2}, 4.0), 1);
+    }
+    tied.finish();
+    EXPECT_EQ(a.grad()[0].item<double>(), 7);
+    if (world.rank() == 0) {
+      EXPECT_EQ(b.grad()[0].item<double>(), 7);
+      b.grad().zero_();  // two tensors, not one
+      EXPECT_EQ(a.grad()[0].item<double>(), 7);
+    }
+  });
+}
+
+TEST(TiedGradientsRanks, TwoTiesWithHomesOnDifferentRanksDoNotLockUp) {
+  testing::run_world(testing::Backend::Local, 2, [](const comm::Group& world) {
+    const at::Tensor a = weight(1);
+    const at::Tensor b = weight(1);
+    const StagePtr stage = make_stage(
+        TensorsFunction([](const Tensors& in) { return in; }), {{"a", a}, {"b", b}});
+    TiedGradients tied(
+        {{{{0, "a"}, {1, "a"}}}, {{{1, "b"}, {0, "b"}}}},
+        {0, 1},
+        {{world.rank(), stage}},
+        world,
+        grad_field());
+    tied.accumulate(a, at::ones({2}), 1);
+    tied.accumulate(b, at::ones({2}), 1);
+    tied.finish();
+    EXPECT_EQ(a.grad()[0].item<double>(), 2);
+    EXPECT_EQ(b.grad()[0].item<double>(), 2);
+  });
+}
+
+TEST(TiedGradientsRanks, OthersGoStraightToTheStore) {
+  testing::run_world(testing::Backend::Local, 1, [](const comm::Group& world) {
+    const at::Tensor w = weight(1);
+    TiedGradients tied({}, {0}, {{0, stage_with(w)}}, world, grad_field());
+    tied.accumulate(w, at::ones({2}), 1);
+    EXPECT_EQ(w.grad()[0].item<double>(), 1);
+    EXPECT_TRUE(tied.is_grad_field());
+  });
+}
+
+TEST(TiedGradientsRanks, RefusesWhatIsNotThere) {
+  testing::run_world(testing::Backend::Local, 1, [](const comm::Group& world) {
+    EXPECT_THROW(
+        TiedGradients(
+            {{{{0, "w"}, {0, "v"}}}},
+            {0},
+            {{0, stage_with(weight(1))}},
+            world,
+            grad_field()),
+        InvalidArgument);
+  });
+}
+
+}  // namespace
+}  // namespace trireme::pipe
