@@ -1,6 +1,7 @@
 // Costs and schedules, as they are asked for.
-#include "schedule_helpers.h"
 #include "trireme/cli/schedule_input.h"
+
+#include "schedule_helpers.h"
 #include "trireme/core/error.h"
 
 namespace trireme::cli {

@@ -27,8 +27,8 @@ TEST(SchedulePlan, FailsWhereNothingFits) {
          "--format",
          format});
     EXPECT_EQ(answer.code, 1) << format;
-    EXPECT_TRUE(answer.err.starts_with(
-        "trireme: [cli] nothing fits into 0.1 bytes a rank; "))
+    EXPECT_TRUE(
+        answer.err.starts_with("trireme: [cli] nothing fits into 0.1 bytes a rank; "))
         << answer.err;
     EXPECT_TRUE(answer.err.ends_with("; raise --memory-limit\n")) << answer.err;
     EXPECT_EQ(std::count(answer.err.begin(), answer.err.end(), '\n'), 1);

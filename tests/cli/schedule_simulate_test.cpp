@@ -61,19 +61,13 @@ TEST(ScheduleSimulate, SaysWhatDecidesTheTime) {
   const Json path = Json::parse(ask(json_words).out).at("critical_path");
   ASSERT_EQ(path.size(), 6U);
   EXPECT_EQ(
-      path[1],
-      Json({{"action", "1F0"}, {"rank", 1}, {"start", 1.5}, {"end", 2.5}}));
+      path[1], Json({{"action", "1F0"}, {"rank", 1}, {"start", 1.5}, {"end", 2.5}}));
 }
 
 TEST(ScheduleSimulate, ALongPathIsCutInTheMiddle) {
   const auto path = [](const std::string& microbatches) {
-    const std::string out = ask({"simulate",
-                                 "GPipe",
-                                 "--ranks",
-                                 "1",
-                                 "--microbatches",
-                                 microbatches})
-                                .out;
+    const std::string out =
+        ask({"simulate", "GPipe", "--ranks", "1", "--microbatches", microbatches}).out;
     return out.substr(out.find("critical path"));
   };
   EXPECT_FALSE(contains(path("12"), "more"));

@@ -294,6 +294,7 @@ void expect_equals_one_process(Problem problem) {
           SCOPED_TRACE(text(name, ", rank ", world.rank(), " of ", world.backend()));
           Problem here = problem;
           here.options.schedule = name;
+          here.options.overlap = OverlapMode::AtOnce;
           PipelineRank rank(here, world);
           rank.expect(wanted, rank.step());
           rank.expect_buffers(wanted);
@@ -351,7 +352,11 @@ Problem dense_problem(
       .loss = mean_square,
       .batch = dense_batch(rows > 0 ? rows : 2 * microbatches, kWidth),
       .options = {
-          .schedule = schedule, .microbatches = microbatches, .return_outputs = true}};
+          .schedule = schedule,
+          .microbatches = microbatches,
+          .return_outputs = true,
+          // Also where cores are few: both halves must be safe together.
+          .overlap = OverlapMode::AtOnce}};
 }
 
 }  // namespace trireme::pipe

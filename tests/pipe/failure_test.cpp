@@ -50,7 +50,8 @@ TEST(Failure, SaysWhatWasAwaitedFromWhom) {
       .world_rank = 0,
       .rank = 0,
       .position = 1,
-      .awaited = Action(ActionKind::ReceiveBackward, 0, 1)};
+      .awaited = Action(ActionKind::ReceiveBackward, 0, 1),
+      .awaited_from = 1};
   EXPECT_EQ(
       describe_failure(program(), at, "too late")
           .find("[pipe] rank 0 waited at 0RECV_B1 for 1SEND_B1 of rank 1 (stage 0, "

@@ -38,7 +38,7 @@ at::Tensor add(const at::Tensor& so_far, const at::Tensor& next) {
 std::vector<int64_t> row_counts(const std::vector<Tensors>& chunks) {
   std::vector<int64_t> counts;
   for (const Tensors& chunk : chunks)
-    counts.push_back(rows(chunk));
+    counts.push_back(rows(chunk).value_or(-1));
   return counts;
 }
 
@@ -100,8 +100,9 @@ TEST(Microbatches, KeepAbsentTensors) {
   EXPECT_FALSE(merge(chunks, {{}, {.how = How::Equal}})[1].defined());
   EXPECT_FALSE(merge(chunks, {{}, {.how = How::Fold, .fold = add}})[1].defined());
   EXPECT_EQ(rows({at::Tensor(), counted({5})}), 5);
-  EXPECT_EQ(rows({at::Tensor()}), 0);
-  EXPECT_EQ(rows({}), 0);
+  EXPECT_EQ(rows({at::Tensor()}), std::nullopt);
+  EXPECT_EQ(rows({}), std::nullopt);
+  EXPECT_EQ(rows({at::zeros({})}), std::nullopt);
 }
 
 TEST(Microbatches, WithoutTensorsAreEmpty) {

@@ -13,8 +13,7 @@ constexpr ActionKind kBackward = ActionKind::Backward;
 std::vector<Message> carry_out(
     Clockwork& clockwork, int rank, const Action& action, double cost) {
   std::vector<Message> sent;
-  const double start =
-      std::max(clockwork.inputs_there(action), clockwork.clock(rank));
+  const double start = std::max(clockwork.inputs_there(action), clockwork.clock(rank));
   clockwork.carry_out(rank, action, start, cost, [&](const Message& message) {
     sent.push_back(message);
   });
@@ -55,8 +54,8 @@ TEST(Clockwork, StagesOfOneRankNeedNoMessages) {
 }
 
 TEST(Clockwork, AnOverlapWaitsForBothAndGivesBoth) {
-  const Schedule schedule = from_rows(
-      {"0F0,0F1,0B0,0B1", "1F0,(1F1;1B0)OVERLAP_F_B,1B1", "2F0,2B0,2F1,2B1"});
+  const Schedule schedule =
+      from_rows({"0F0,0F1,0B0,0B1", "1F0,(1F1;1B0)OVERLAP_F_B,1B1", "2F0,2B0,2F1,2B1"});
   const Costs costs;
   Clockwork clockwork(schedule, costs);
   const Action both = schedule.actions[1][1];

@@ -76,7 +76,8 @@ TEST(Csv, AMistakeHasOneColumn) {
     EXPECT_TRUE(contains(message, place)) << message;
     EXPECT_EQ(message.find("column"), message.rfind("column")) << message;
   };
-  expect("0F0 x\n", "line 1, column 4 (cell 1, \"0F0 x\"): wanted the end of the action");
+  expect(
+      "0F0 x\n", "line 1, column 4 (cell 1, \"0F0 x\"): wanted the end of the action");
   expect("0F0,0F-1\n", "line 1, column 7 (cell 2, \"0F-1\"): wanted a microbatch");
   expect("0F0,\"0X1\"\r\n", "line 1, column 7 (cell 2, \"0X1\"): wanted F, B");
   expect("0F0,  0X1\n", "line 1, column 8 (cell 2, \"  0X1\"): wanted F, B");

@@ -138,7 +138,8 @@ TEST(Prove, CountsLiveActivations) {
 
 TEST(Prove, EvaluationKeepsNoActivations) {
   EXPECT_EQ(peak_activations(from_rows({"0F0,0F1,0F2"}).actions[0]), 1);
-  const Schedule lowered = lower(generate("ForwardOnly", {.ranks = 3, .microbatches = 5}));
+  const Schedule lowered =
+      lower(generate("ForwardOnly", {.ranks = 3, .microbatches = 5}));
   EXPECT_EQ(prove(lowered).peak_activations, (std::vector<int64_t>{1, 1, 1}));
 }
 

@@ -12,6 +12,11 @@ void add(
     at::Tensor& sum,
     const at::Tensor& gradient,
     size_t references) {
+  // torch looks at the tensor only. Its memory may be that of a gradient that is still
+  // on its way to another stage, which the next sum would change.
+  if (gradient.layout() == at::kStrided && gradient.has_storage() &&
+      gradient.storage().use_count() > 1)
+    references = 0;
   AccumulateGrad::accumulateGrad(
       leaf, sum, gradient, references, [&sum](at::Tensor&& updated) {
         sum = std::move(updated);

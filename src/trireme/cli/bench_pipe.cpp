@@ -113,7 +113,7 @@ Samples one_value(double value) {
 std::string best(const std::map<std::string, Samples>& all) {
   std::string name;
   for (const auto& [schedule, samples] : all)
-    if (!schedule.empty() &&
+    if (!schedule.empty() && !samples.rounds.empty() &&
         (name.empty() ||
          quartiles(samples.rounds).median < quartiles(all.at(name).rounds).median))
       name = schedule;

@@ -123,7 +123,7 @@ struct PipeWorker::Prepared {
             make_stages(job.model, owners, group.rank()),
             group,
             squared_error,
-            {.schedule = job.schedule.empty() ? "GPipe" : job.schedule,
+            {.schedule = job.schedule.empty() ? "1F1B" : job.schedule,
              .microbatches = job.model.microbatches}) {
     if (owners.front() == group.rank())
       batch.inputs = {make_batch(job.model, 1)};

@@ -112,7 +112,7 @@ sched::Schedule read_schedule(
       .microbatches = arguments.microbatches,
       .stages_per_rank = arguments.stages_per_rank};
   return sched::is_auto(arguments.what) ? sched::make_auto(size, costs).schedule
-                                 : sched::generate(arguments.what, size);
+                                        : sched::generate(arguments.what, size);
 }
 
 }  // namespace trireme::cli

@@ -59,8 +59,7 @@ void print_table(const std::vector<sched::PlanEntry>& entries, std::ostream& out
 
 int plan_schedule(
     const ScheduleArguments& arguments, std::ostream& out, std::ostream& err) {
-  sched::PlanRequest request{
-      .costs = read_costs(arguments), .ranks = arguments.ranks};
+  sched::PlanRequest request{.costs = read_costs(arguments), .ranks = arguments.ranks};
   if (arguments.microbatches != 0)
     request.microbatches = {arguments.microbatches};
   request.memory_limit = arguments.memory_limit.value_or(request.memory_limit);

@@ -17,8 +17,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-Json path_json(
-    const sched::Schedule& schedule, const std::vector<sched::Timed>& path) {
+Json path_json(const sched::Schedule& schedule, const std::vector<sched::Timed>& path) {
   Json all = Json::array();
   for (const sched::Timed& timed : path)
     all.push_back(
@@ -38,8 +37,7 @@ std::string path_text(
   std::string out;
   int rank = -1;
   for (size_t i = 0; i < path.size(); ++i) {
-    const bool left_out =
-        !whole && i >= kMostAtAnEnd && i < path.size() - kMostAtAnEnd;
+    const bool left_out = !whole && i >= kMostAtAnEnd && i < path.size() - kMostAtAnEnd;
     const int owner = schedule.owner(path[i].action.stage());
     if (left_out && i == kMostAtAnEnd)
       out += text(" ... ", path.size() - 2 * kMostAtAnEnd, " more ...");

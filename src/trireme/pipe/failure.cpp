@@ -25,20 +25,17 @@ std::string place_text(const Action& action) {
 }
 
 /// "for 0SEND_F3 of rank 0".
-std::string sender_text(const Program& program, const Action& receive) {
-  const auto& uses = program.channels.uses(receive);
-  if (uses.empty())
-    return "";
-  const bool forward = receive.kind() == ActionKind::ReceiveForward;
+std::string sender_text(const Program& program, const FailedAt& at) {
+  const bool forward = at.awaited->kind() == ActionKind::ReceiveForward;
   const Action send(
       forward ? ActionKind::SendForward : ActionKind::SendBackward,
-      uses.front().other,
-      receive.microbatch());
+      at.awaited_from,
+      at.awaited->microbatch());
   return text(
       " for ",
       sched::to_string(send),
       " of rank ",
-      program.schedule.owner(uses.front().other));
+      program.schedule.owner(at.awaited_from));
 }
 
 }  // namespace
@@ -49,11 +46,10 @@ std::string describe_failure(
   if (sched::index(at.position) >= list.size())
     return text("[pipe] rank ", at.world_rank, " failed: ", what);
   const Action& action = list[sched::index(at.position)];
-  const std::string deed = at.awaited ? text(
-                                            "waited at ",
-                                            sched::to_string(*at.awaited),
-                                            sender_text(program, *at.awaited))
-                                      : text("failed at ", sched::to_string(action));
+  const std::string deed =
+      at.awaited
+          ? text("waited at ", sched::to_string(*at.awaited), sender_text(program, at))
+          : text("failed at ", sched::to_string(action));
   return text(
       "[pipe] rank ",
       at.world_rank,

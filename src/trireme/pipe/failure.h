@@ -17,6 +17,8 @@ struct FailedAt {
   int position = 0;
   /// The receive that it waited for, if it did.
   std::optional<sched::Action> awaited{};
+  /// The stage that it comes from.
+  int awaited_from = 0;
 };
 
 /// "rank 1 failed at 1F3 (stage 1, microbatch 3): …", with the schedule around it.

@@ -201,14 +201,15 @@ Tensors merge(const std::vector<Tensors>& chunks, const std::vector<MergeSpec>& 
   return out;
 }
 
-int64_t rows(const Tensors& tensors, const std::vector<SplitSpec>& specs) {
+std::optional<int64_t> rows(
+    const Tensors& tensors, const std::vector<SplitSpec>& specs) {
   check_spec_count(specs.size(), tensors.size());
   for (size_t i = 0; i < tensors.size(); ++i) {
     const SplitSpec spec = specs.empty() ? SplitSpec{} : specs[i];
-    if (tensors[i].defined() && !spec.replicate)
+    if (tensors[i].defined() && tensors[i].dim() > 0 && !spec.replicate)
       return tensors[i].size(dim_of(tensors[i], spec.dim, text("tensor ", i)));
   }
-  return 0;
+  return std::nullopt;
 }
 
 }  // namespace trireme::pipe

@@ -2,6 +2,7 @@
 #pragma once
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
@@ -61,7 +62,8 @@ Tensors merge(
     const std::vector<Tensors>& chunks, const std::vector<MergeSpec>& specs = {});
 
 /// The rows of a microbatch, for weights: the size of the first tensor that is cut,
-/// along its dim. 0 if there is none.
-int64_t rows(const Tensors& tensors, const std::vector<SplitSpec>& specs = {});
+/// along its dim. Nothing if there is none.
+std::optional<int64_t> rows(
+    const Tensors& tensors, const std::vector<SplitSpec>& specs = {});
 
 }  // namespace trireme::pipe

@@ -5,6 +5,7 @@
 #include "trireme/comm/collectives.h"
 #include "trireme/core/error.h"
 #include "trireme/memory/account.h"
+#include "trireme/pipe/agree.h"
 #include "trireme/pipe/channel_book.h"
 #include "trireme/pipe/core_share.h"
 #include "trireme/pipe/failure.h"
@@ -44,12 +45,6 @@ struct Pipeline::Impl {
       Loss loss,
       PipelineOptions given)
       : options(std::move(given)), has_loss(static_cast<bool>(loss)) {
-    for (const Stage& stage : stages)
-      if (!stage.module)
-        throw InvalidArgument(text(
-            "[pipe] expected a module for stage ",
-            stage.index,
-            ", got none; make one with make_stage()"));
     join(outer, stages);
     runtime = std::make_unique<Runtime>(
         std::move(stages),
@@ -74,12 +69,13 @@ struct Pipeline::Impl {
   const Program& program(int microbatches, bool trains);
   Program prepare(sched::Schedule schedule) const;
   void carry_out(const Program& program, StepData& data);
-  /// With `program`, or with the one that the options say.
+  /// Under `schedule`, or under the one that the options say.
   StepData run(
       const Batch& batch,
       const StepPurpose& purpose,
       bool keep_outputs,
-      const Program* program = nullptr);
+      const sched::Schedule* schedule = nullptr);
+  const Program& use(const sched::Schedule& schedule);
   StepResult result(StepData data) const;
 
   PipelineOptions options;
@@ -99,16 +95,20 @@ struct Pipeline::Impl {
   const Program* last = nullptr;
   memory::MemoryAccount account;
   bool overlap_at_once = false;
+  /// In this group; and those that random numbers go by.
   int64_t steps = 0;
+  int64_t trained_steps = 0;
   bool failed = false;
 };
 
 void Pipeline::Impl::join(const comm::Group& outer, const std::vector<Stage>& stages) {
+  failed = true;  // until all of this has gone well
   tied.reset();
   channels.reset();
   group = outer.split(0, outer.rank());
   channels.emplace(group);
   place = {group.rank(), find_owners(stages, group)};
+  agree(group, [&] { check_stages(stages, options, place.rank_of_stage); });
   if (!options.tied.empty())
     tied = std::make_unique<TiedGradients>(
         options.tied,
@@ -121,6 +121,13 @@ void Pipeline::Impl::join(const comm::Group& outer, const std::vector<Stage>& st
                     (options.overlap == OverlapMode::Auto && cores >= 2);
   steps = 0;
   failed = false;
+}
+
+/// A schedule that is given for one step instead of the options'.
+const Program& Pipeline::Impl::use(const sched::Schedule& schedule) {
+  Program made = prepare(schedule);
+  other = std::move(made);
+  return *other;
 }
 
 /// Made once for each number of microbatches.
@@ -138,6 +145,7 @@ const Program& Pipeline::Impl::program(int microbatches, bool trains) {
 }
 
 Program Pipeline::Impl::prepare(sched::Schedule schedule) const {
+  check_placement(schedule, place.rank_of_stage);
   schedule.extra_edges = runtime->links().extra_edges();
   check_splittable(schedule, runtime->stages());
   return make_program(
@@ -157,6 +165,8 @@ void Pipeline::Impl::carry_out(const Program& program, StepData& data) {
       tied->finish();
     if (options.sync && program.trains)
       options.sync->finish();
+    if (data.keep_outputs)
+      data.merged = merge(data.outputs, options.output_specs);
     // A step is done on all ranks or on none: a rank that is through before another one
     // fails must not go on to its optimizer. The first rank of a schedule is mostly the
     // last to end and the next to begin, so this costs next to nothing.
@@ -166,7 +176,8 @@ void Pipeline::Impl::carry_out(const Program& program, StepData& data) {
         .world_rank = group.members()[sched::index(group.rank())],
         .rank = group.rank(),
         .position = runtime->position(),
-        .awaited = runtime->awaited()};
+        .awaited = runtime->awaited(),
+        .awaited_from = runtime->awaited_from()};
     runtime->clear();
     throw_failure(program, at, std::current_exception());
   }
@@ -176,7 +187,7 @@ StepData Pipeline::Impl::run(
     const Batch& batch,
     const StepPurpose& purpose,
     bool keep_outputs,
-    const Program* given) {
+    const sched::Schedule* given) {
   if (failed)
     throw InvalidArgument(
         "[pipe] expected a pipeline that has not failed, got one whose last step did; "
@@ -192,19 +203,23 @@ StepData Pipeline::Impl::run(
           "[pipe] expected a loss on rank ",
           group.rank(),
           ", which has the last stage, got none; give one to the pipeline"));
-    const int microbatches = given != nullptr ? given->schedule.microbatches
-                                              : count_microbatches(batch, options);
+    const int microbatches =
+        given != nullptr ? given->microbatches : count_microbatches(batch, options);
     StepData data = make_step_data(batch, options, place, microbatches, purpose);
     data.keep_outputs = keep_outputs && place.has(place.last_stage());
     data.outputs.resize(data.keep_outputs ? sched::index(microbatches) : 0);
     data.step = steps;
-    data.random_step = batch.step.value_or(steps);
-    last = given != nullptr ? given : &program(microbatches, purpose.trains);
+    data.random_step = batch.step.value_or(trained_steps);
+    data.with_extras = given == nullptr;
+    last = given != nullptr ? &use(*given) : &program(microbatches, purpose.trains);
     carry_out(*last, data);
     ++steps;
+    if (last->trains && given == nullptr)
+      ++trained_steps;
     return data;
   } catch (const std::exception& error) {
     failed = true;
+    channels.reset();  // with what is still under way in them
     if (tied)
       tied->clear();
     group.abort(error.what());
@@ -213,10 +228,7 @@ StepData Pipeline::Impl::run(
 }
 
 StepResult Pipeline::Impl::result(StepData data) const {
-  StepResult result{.losses = std::move(data.losses)};
-  if (data.keep_outputs)
-    result.outputs = merge(data.outputs, options.output_specs);
-  return result;
+  return {.losses = std::move(data.losses), .outputs = std::move(data.merged)};
 }
 
 Pipeline::Pipeline(
@@ -227,7 +239,7 @@ Pipeline::Pipeline(
     : impl_(std::make_unique<Impl>(
           std::move(stages), group, std::move(loss), std::move(options))) {
   if (impl_->options.custom || impl_->options.microbatches > 0)
-    schedule();  // says now what is wrong with it
+    agree(impl_->group, [this] { schedule(); });  // says now what is wrong with it
 }
 
 Pipeline::~Pipeline() = default;
@@ -305,12 +317,9 @@ const sched::Schedule& Pipeline::schedule(int microbatches) {
 }
 
 StepResult Pipeline::step(const Batch& batch, const sched::Schedule& schedule) {
-  impl_->other = impl_->prepare(schedule);
-  return impl_->result(impl_->run(
-      batch,
-      {.trains = impl_->other->trains},
-      impl_->options.return_outputs,
-      &*impl_->other));
+  const bool trains = has_backward(schedule);
+  return impl_->result(
+      impl_->run(batch, {.trains = trains}, impl_->options.return_outputs, &schedule));
 }
 
 const Timeline& Pipeline::timeline() const {

@@ -38,6 +38,12 @@ std::vector<int> find_last_backward(const sched::Schedule& schedule) {
 
 }  // namespace
 
+bool has_backward(const sched::Schedule& schedule) {
+  return has_action(schedule, [](ActionKind kind) {
+    return sched::gives_weight_grad(kind) || kind == ActionKind::Overlap;
+  });
+}
+
 Program make_program(sched::Schedule schedule, const ProgramOptions& options) {
   sched::validate(schedule);
   // Receives wait as late as they can, in the list as well: so the proof is about what
@@ -59,11 +65,7 @@ Program make_program(sched::Schedule schedule, const ProgramOptions& options) {
   Program program{
       .schedule = std::move(lowered),
       .channels = sched::ChannelMap(schedule),
-      .trains = has_action(
-          schedule,
-          [](ActionKind kind) {
-            return sched::gives_weight_grad(kind) || kind == ActionKind::Overlap;
-          }),
+      .trains = has_backward(schedule),
   };
   for (const sched::ChannelUse& use : proof.channels)
     program.capacity.push_back(static_cast<int>(

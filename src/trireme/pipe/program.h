@@ -29,6 +29,9 @@ struct ProgramOptions {
 /// receive waits only when its message is needed. InvalidArgument says what is wrong.
 Program make_program(sched::Schedule schedule, const ProgramOptions& options = {});
 
+/// Whether it trains.
+bool has_backward(const sched::Schedule& schedule);
+
 /// A schedule for evaluation: every stage's forwards, in the order in which a wave of
 /// microbatches reaches them. For any map of stages.
 sched::Schedule forward_schedule(

@@ -14,7 +14,7 @@ namespace trireme::pipe {
 
 /// One step as all ranks saw it. Times are in seconds.
 ///
-///     const StepReport report = pipeline.report({.costs = measured});
+///     const StepReport report = pipeline.report(measured);
 ///     std::cout << to_text(report);
 struct StepReport {
   /// The lowered schedule that ran.

@@ -47,7 +47,7 @@ void Runtime::run(
   for (position_ = 0; position_ < static_cast<int>(list.size()); ++position_) {
     const Action& action = list[index(position_)];
     execute(action);
-    if (!extras_.empty())
+    if (data.with_extras && !extras_.empty())
       run_extras(action);
   }
   timeline_.end_ns = now_ns();
@@ -59,6 +59,8 @@ void Runtime::clear() {
     cell = Cell();
   for (auto& queue : expected_)
     queue.clear();
+  for (const Stage& stage : stages_)
+    stage.module->take_weight_work();  // of the step that failed
   channels_.clear();
   awaited_.reset();
 }
@@ -165,9 +167,12 @@ void Runtime::add(const Action& after, std::function<void()> extra) {
 }
 
 void Runtime::run_extras(const Action& action) {
-  for (const auto& [after, extra] : extras_)
-    if (after == action)
+  for (const auto& [after, extra] : extras_) {
+    bool is_it = after == action;
+    sched::for_each_half(action, [&](const Action& half) { is_it |= after == half; });
+    if (is_it)
       extra();
+  }
 }
 
 StageModule& Runtime::module(int stage) const {

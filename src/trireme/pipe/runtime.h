@@ -48,9 +48,13 @@ struct StepData {
   /// The step that random numbers belong to.
   int64_t random_step = 0;
 
+  /// Run what Pipeline::add_after() has added.
+  bool with_extras = true;
+
   // Results, on the last stage's rank.
   std::vector<at::Tensor> losses;
   std::vector<Tensors> outputs;
+  Tensors merged;
 };
 
 struct RuntimeOptions {
@@ -92,6 +96,8 @@ class Runtime {
   int position() const { return position_; }
   /// The receive that it waits for, if it does.
   const std::optional<sched::Action>& awaited() const { return awaited_; }
+  /// The stage that it comes from.
+  int awaited_from() const { return awaited_from_; }
   /// Forgets everything of a step that failed.
   void clear();
 
@@ -178,6 +184,7 @@ class Runtime {
   StepData* data_ = nullptr;
   int position_ = 0;
   std::optional<sched::Action> awaited_;
+  int awaited_from_ = 0;
   std::vector<std::optional<comm::Channel>> channels_;
   std::vector<std::deque<Expected>> expected_;
   std::vector<Cell> cells_;

@@ -49,13 +49,14 @@ Tensors Runtime::collect_inputs(int stage, int microbatch) {
   Tensors inputs;
   if (stage == 0) {
     inputs = data_->inputs[index(microbatch)];
-    here.first_sample = data_->first_samples[index(microbatch)];
+    // As many bits as messages have, so that all ranks draw the same.
+    here.first_sample = data_->first_samples[index(microbatch)] & Stamp::kSampleMask;
   }
   here.input_counts.clear();
   for (Cell::Arrival& arrived : here.inputs) {
     here.input_counts.push_back(arrived.tensors.size());
     for (at::Tensor& tensor : arrived.tensors) {
-      if (tensor.defined() && tensor.requires_grad()) {
+      if (program_->trains && tensor.defined() && tensor.requires_grad()) {
         here.leaves.push_back(gradient_edge(tensor).function);
         here.leaf_inputs.push_back(inputs.size());
       }

@@ -58,6 +58,7 @@ void Runtime::await(ActionKind kind, int stage, int microbatch) {
         forward ? links_.in_edge(stage, use.other) : links_.out_edge(stage, use.other);
     auto& edges = forward ? here.inputs : here.output_gradients;
     const size_t count = forward ? links_.in(stage).size() : links_.out(stage).size();
+    awaited_from_ = use.other;
     while (!arrival(edges, count, edge).there)
       receive_next(index(use.channel));
   }
@@ -92,6 +93,8 @@ void Runtime::receive_next(size_t channel) {
         got.microbatch == Stamp::kMoves ? text("a step of ")
                                         : text("microbatch ", got.microbatch, " of "),
         got.microbatches,
+        " in step ",
+        got.step,
         "; all ranks must make the same steps with as many microbatches"));
   Cell::Arrival& place = forward ? arrival(
                                        here.inputs,

@@ -4,6 +4,7 @@
 
 #include "trireme/core/error.h"
 #include "trireme/pipe/gather_rows.h"
+#include "trireme/pipe/tied.h"
 #include "trireme/sched/auto.h"
 #include "trireme/sched/generate.h"
 #include "trireme/sched/index.h"
@@ -101,6 +102,12 @@ sched::Schedule make_schedule(
   sched::Schedule schedule = options.custom
                                  ? *options.custom
                                  : make_named(options, rank_of_stage, microbatches);
+  check_placement(schedule, rank_of_stage);
+  return schedule;
+}
+
+void check_placement(
+    const sched::Schedule& schedule, const std::vector<int>& rank_of_stage) {
   if (schedule.stages() != static_cast<int>(rank_of_stage.size()))
     throw InvalidArgument(text(
         "[pipe] expected ",
@@ -122,7 +129,26 @@ sched::Schedule make_schedule(
           ", got it on rank ",
           rank_of_stage[index(stage)],
           "; place the stages as sched::map_stages says"));
-  return schedule;
+}
+
+void check_stages(
+    const std::vector<Stage>& stages,
+    const PipelineOptions& options,
+    const std::vector<int>& rank_of_stage) {
+  StageShapes known;
+  for (const Stage& stage : stages) {
+    if (!stage.module)
+      throw InvalidArgument(text(
+          "[pipe] expected a module for stage ",
+          stage.index,
+          ", got none; make one with make_stage()"));
+    known[stage.index] = shapes_of(stage.module->parameters());
+  }
+  check_tied(options.tied, static_cast<int>(rank_of_stage.size()), known);
+  if (options.sync && !options.tied.empty())
+    throw NotSupported(
+        "[pipe] tied parameters and a GradientSync do not go together: the sync would "
+        "reduce them before the stages' gradients are summed; tie them in one stage");
 }
 
 void check_splittable(

@@ -23,6 +23,17 @@ sched::Schedule make_schedule(
     const std::vector<int>& rank_of_stage,
     int microbatches);
 
+/// InvalidArgument if the schedule has other stages, or on other ranks.
+void check_placement(
+    const sched::Schedule& schedule, const std::vector<int>& rank_of_stage);
+
+/// What this rank can say of its stages: InvalidArgument for one without a module or a
+/// wrong declaration of what is tied, NotSupported for what does not go together.
+void check_stages(
+    const std::vector<Stage>& stages,
+    const PipelineOptions& options,
+    const std::vector<int>& rank_of_stage);
+
 /// NotSupported if the schedule splits the backward of a stage of this rank that cannot
 /// be split.
 void check_splittable(

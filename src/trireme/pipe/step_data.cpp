@@ -95,12 +95,11 @@ std::vector<double> loss_weights(
         weights.size(),
         "; give one a microbatch"));
   if (weights.empty())
-    for (const Tensors& targets : data.targets) {
-      const int64_t count_rows = options.reduction == LossReduction::Mean
-                                     ? rows(targets, options.target_specs)
-                                     : 1;
-      weights.push_back(count_rows > 0 ? static_cast<double>(count_rows) : 1.0);
-    }
+    for (const Tensors& targets : data.targets)
+      weights.push_back(
+          options.reduction == LossReduction::Mean
+              ? static_cast<double>(rows(targets, options.target_specs).value_or(1))
+              : 1.0);
   double total = 1;
   if (options.reduction == LossReduction::Mean) {
     total = std::accumulate(weights.begin(), weights.end(), 0.0);
@@ -193,7 +192,7 @@ StepData make_step_data(
   int64_t sample = batch.first_sample;
   for (const Tensors& microbatch : data.inputs) {
     data.first_samples.push_back(sample);
-    sample += rows(microbatch, options.input_specs);
+    sample += rows(microbatch, options.input_specs).value_or(1);
   }
   if (!data.targets.empty()) {
     data.loss_weights = loss_weights(batch, options, data);

@@ -59,9 +59,9 @@ class Clockwork {
     return time;
   }
 
-  /// Carries out a computation of `rank` that takes `cost`, from `start` on. Its results
-  /// go to the stages that wait for them: at once on this rank, over links to others,
-  /// of which `sent(message)` is told.
+  /// Carries out a computation of `rank` that takes `cost`, from `start` on. Its
+  /// results go to the stages that wait for them: at once on this rank, over links to
+  /// others, of which `sent(message)` is told.
   template <class Sent>
   void carry_out(
       int rank, const Action& action, double start, double cost, const Sent& sent) {

@@ -119,7 +119,8 @@ class Picture {
     out_ << "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"" << width
          << "\" height=\"" << height << "\" viewBox=\"0 0 " << width << " " << height
          << "\" role=\"img\">\n"
-         << kStyle << (arrows_ ? kArrowStyle : "") << "<rect class=\"bg\" width=\"100%\" height=\"100%\"/>\n"
+         << kStyle << (arrows_ ? kArrowStyle : "")
+         << "<rect class=\"bg\" width=\"100%\" height=\"100%\"/>\n"
          << "<text class=\"t\" x=\"8\" y=\"20\">" << escape_xml(schedule_.name) << ", "
          << schedule_.ranks() << " ranks, " << schedule_.stages() << " stages, "
          << schedule_.microbatches << " microbatches: time "
@@ -210,7 +211,8 @@ class Picture {
       const double y = bottom() + kBottom + 10;
       draw_arrow(forward, {x, y}, {x + 24, y});
       out_ << "<text x=\"" << x + 30 << "\" y=\"" << y + 4 << "\">"
-           << (forward ? "activation on its way" : "gradient on its way") << "</text>\n";
+           << (forward ? "activation on its way" : "gradient on its way")
+           << "</text>\n";
       x += 170;
     }
   }

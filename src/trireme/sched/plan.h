@@ -54,9 +54,10 @@ struct Plan {
 /// it has layers alone.
 Costs stage_costs(const CostFile& file, const std::vector<int>& rank_of_stage);
 
-/// All ways. InvalidArgument if the costs are not legal or cannot be cut into stages for
-/// so many ranks. Left out are pipelines that are too large to be simulated in a few
-/// seconds each, and Auto for those with more than kMostForAuto microbatches of stages.
+/// All ways. InvalidArgument if the costs are not legal or cannot be cut into stages
+/// for so many ranks. Left out are pipelines that are too large to be simulated in a
+/// few seconds each, and Auto for those with more than kMostForAuto microbatches of
+/// stages.
 Plan plan(const PlanRequest& request);
 
 /// Stages x microbatches up to which Auto takes about a second.

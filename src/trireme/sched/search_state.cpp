@@ -47,13 +47,12 @@ Partial::Range Partial::waiting(int stage, bool forward) const {
   // Of a stage there are as many activations as the one before has done more forwards,
   // and as many gradients as the one behind has done more of those. Most of the sums
   // over all stages before this one cancel out.
-  const int before = (stage == 0 ? 0 : forwards(0) - forwards(stage - 1)) +
-                     inputs(stage) - inputs(0);
+  const int before =
+      (stage == 0 ? 0 : forwards(0) - forwards(stage - 1)) + inputs(stage) - inputs(0);
   const int activations = stage == 0 ? 0 : forwards(stage - 1) - forwards(stage);
   if (forward)
     return {index(before), index(before + activations)};
-  const int gradients =
-      stage == stages - 1 ? 0 : inputs(stage + 1) - inputs(stage);
+  const int gradients = stage == stages - 1 ? 0 : inputs(stage + 1) - inputs(stage);
   return {index(before + activations), index(before + activations + gradients)};
 }
 
@@ -236,8 +235,7 @@ void SearchModel::deliver(Partial& partial, const Move& move) const {
     time = free + link.latency;
   }
   const size_t last = partial.waiting(other, forward).last - 1;
-  partial.there.insert(
-      partial.there.begin() + static_cast<std::ptrdiff_t>(last), time);
+  partial.there.insert(partial.there.begin() + static_cast<std::ptrdiff_t>(last), time);
 }
 
 void SearchModel::carry_out(Partial& partial, const Move& move) const {

@@ -110,8 +110,7 @@ class Simulator {
         span = std::max(span, clockwork_.clock(rank) - first);
       result_.peak_activations.push_back(peak_activations(list));
       result_.peak_bytes.push_back(peak_live(
-          list,
-          [this](int stage) { return costs_.stage(stage).activation_bytes; }));
+          list, [this](int stage) { return costs_.stage(stage).activation_bytes; }));
     }
     result_.span_bubble = std::max(0.0, span - result_.ideal);
     for (int stage = 0; stage < schedule_.stages(); ++stage)
