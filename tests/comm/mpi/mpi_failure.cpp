@@ -118,7 +118,8 @@ int main(int argc, char** argv) {
   try {
     ways.at(argc > 1 ? argv[1] : "")();
   } catch (const std::exception& error) {
-    std::cerr << "main caught: " << error.what() << std::endl;
+    // One write: mpiexec's own words must not come in between.
+    std::cerr << std::string("main caught: ").append(error.what()).append("\n");
     return 1;
   }
 }
