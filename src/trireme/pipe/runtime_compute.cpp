@@ -8,6 +8,7 @@
 #include "trireme/autograd/random_stream.h"
 #include "trireme/core/error.h"
 #include "trireme/pipe/runtime.h"
+#include "trireme/pipe/stamp.h"
 #include "trireme/sched/index.h"
 
 namespace trireme::pipe {
