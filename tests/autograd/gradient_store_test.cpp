@@ -69,5 +69,19 @@ TEST(GradientStore, TakesOverWhatNobodyElseHolds) {
   EXPECT_NE(store.get(w).data_ptr(), held.data_ptr());
 }
 
+// The rest of that memory may be a gradient on its way to another stage.
+TEST(GradientStore, DoesNotTakeOverMemoryThatOthersSee) {
+  const c10::AutoGradMode grad_mode(false);
+  const at::Tensor leaf = at::zeros({2}).set_requires_grad(true);
+  const at::Tensor whole = at::ones({1, 2});
+  GradientMap map;
+  for (GradientStore* store : {&grad_field(), static_cast<GradientStore*>(&map)}) {
+    store->accumulate(leaf, whole.select(0, 0), 1);
+    store->accumulate(leaf, at::ones({2}), 1);
+    EXPECT_TRUE(at::equal(store->get(leaf), at::full({2}, 2.0)));
+    EXPECT_TRUE(at::equal(whole, at::ones({1, 2})));
+  }
+}
+
 }  // namespace
 }  // namespace trireme::autograd

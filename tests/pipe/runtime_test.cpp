@@ -82,6 +82,14 @@ TEST(Runtime, HandlersReplaceActionsAndExtrasFollowThem) {
   EXPECT_EQ(log, "abab!!");
 }
 
+TEST(Runtime, ExtrasFollowTheHalvesOfAnOverlapToo) {
+  TwoStages two("0F0,1F0,0F1,(1F1;1B0)OVERLAP_F_B,1B1,0B0,0B1\n");
+  int calls = 0;
+  two.runtime.add(Action(ActionKind::Backward, 1, 0), [&] { ++calls; });
+  two.step();
+  EXPECT_EQ(calls, 1);
+}
+
 TEST(Runtime, MessagesCannotBeReplaced) {
   TwoStages two("0F0,1F0,0F1,1F1,1B0,0B0,1B1,0B1\n");
   for (const ActionKind kind :
