@@ -9,27 +9,33 @@
 namespace trireme::sched {
 namespace {
 
-void check_number(const std::string& what, double value, bool infinite = false) {
-  if (std::isnan(value) || value < 0 || (std::isinf(value) && !infinite))
+// `what` is what text() takes: words are made only where they are needed, since Auto
+// has costs checked thousands of times.
+template <class... What>
+void check_number(double value, const What&... what) {
+  if (!std::isfinite(value) || value < 0)
     throw InvalidArgument(
-        text("[sched] wanted ", what, " to be a number of at least 0, got ", value));
+        text("[sched] wanted ", what..., " to be a number of at least 0, got ", value));
 }
 
-void check_stage(const StageCosts& costs, const std::string& stage) {
-  check_number(text("forward of ", stage), costs.forward);
-  check_number(text("input_grad of ", stage), costs.input_grad);
-  check_number(text("weight_grad of ", stage), costs.weight_grad);
-  check_number(text("backward of ", stage), costs.backward);
-  check_number(text("activation_bytes of ", stage), costs.activation_bytes);
-  check_number(text("weight_bytes of ", stage), costs.weight_bytes);
+void check_stage(const StageCosts& costs, size_t stage) {
+  check_number(costs.forward, "forward of stage ", stage);
+  check_number(costs.input_grad, "input_grad of stage ", stage);
+  check_number(costs.weight_grad, "weight_grad of stage ", stage);
+  check_number(costs.backward, "backward of stage ", stage);
+  check_number(costs.activation_bytes, "activation_bytes of stage ", stage);
+  check_number(costs.weight_bytes, "weight_bytes of stage ", stage);
 }
 
-void check_link(const Link& link, const std::string& name) {
-  check_number(text("the latency of ", name), link.latency);
-  check_number(text("the bandwidth of ", name), link.bandwidth, true);
-  if (link.bandwidth == 0)
-    throw InvalidArgument(
-        text("[sched] wanted the bandwidth of ", name, " to be above 0, got 0"));
+template <class... Name>
+void check_link(const Link& link, const Name&... name) {
+  check_number(link.latency, "the latency of ", name...);
+  if (!(link.bandwidth > 0))  // infinity is one, not a number is none
+    throw InvalidArgument(text(
+        "[sched] wanted the bandwidth of ",
+        name...,
+        " to be above 0, got ",
+        link.bandwidth));
 }
 
 }  // namespace
@@ -42,20 +48,26 @@ void check_costs(const Costs& costs, int stages, int ranks) {
         " stages (or of one, for all), got ",
         costs.stages.size()));
   for (size_t i = 0; i < costs.stages.size(); ++i)
-    check_stage(costs.stages[i], text("stage ", i));
+    check_stage(costs.stages[i], i);
   check_link(costs.link, "the links");
   std::set<std::pair<int, int>> known;
   for (const Link& link : costs.links) {
-    const std::string name = text("the link from rank ", link.from, " to ", link.to);
-    check_link(link, name);
-    if (link.from < 0 || link.to < 0 || link.from >= ranks || link.to >= ranks)
-      throw InvalidArgument(
-          text("[sched] wanted links between ranks 0 to ", ranks - 1, ", got ", name));
-    if (!known.emplace(link.from, link.to).second)
-      throw InvalidArgument(text("[sched] wanted every link once, got twice ", name));
+    check_link(link, "the link from rank ", link.from, " to ", link.to);
+    const bool exists =
+        link.from >= 0 && link.to >= 0 && link.from < ranks && link.to < ranks;
+    if (!exists || !known.emplace(link.from, link.to).second)
+      throw InvalidArgument(text(
+          "[sched] wanted links between ranks 0 to ",
+          ranks - 1,
+          ", every one once, got ",
+          exists ? "twice the link" : "one",
+          " from rank ",
+          link.from,
+          " to ",
+          link.to));
   }
-  check_number("message_bytes", costs.message_bytes);
-  check_number("overlap_gain", costs.overlap_gain);
+  check_number(costs.message_bytes, "message_bytes");
+  check_number(costs.overlap_gain, "overlap_gain");
   if (costs.overlap_gain > 1)
     throw InvalidArgument(
         text("[sched] wanted overlap_gain from 0 to 1, got ", costs.overlap_gain));
