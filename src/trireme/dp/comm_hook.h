@@ -1,0 +1,92 @@
+// What happens to a bucket between backward and the optimizer: a chain of hooks.
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include "trireme/comm/collective.h"
+#include "trireme/comm/group.h"
+#include "trireme/dp/parameter.h"
+
+namespace trireme::dp {
+
+/// A bucket of gradients on its way through the hooks. Lives for one call.
+class GradBucket {
+ public:
+  /// One gradient in the bucket.
+  struct Entry {
+    /// Its number in the model: the same on all ranks and for ever, whatever buckets
+    /// become. Keep state by it.
+    size_t parameter = 0;
+    const Parameter* info = nullptr;
+    /// A view of the flat buffer as it came.
+    at::Tensor gradient;
+  };
+
+  /// Where it comes in the order of buckets, and whether it is the last.
+  size_t index() const { return index_; }
+  bool is_last() const { return is_last_; }
+  /// Rounds that were reduced before this one.
+  int64_t round() const { return round_; }
+  const std::vector<Entry>& entries() const { return entries_; }
+  const comm::Group& group() const { return group_; }
+
+  /// All gradients as one run of numbers. A hook may work on it, or put another tensor
+  /// with as many elements in its place for those that follow.
+  at::Tensor& buffer() { return buffer_; }
+
+  /// Reduces a tensor over the ranks as the options say (a mean, or a sum). What the
+  /// end of the chain does with buffer().
+  void reduce(const at::Tensor& tensor) const;
+
+ private:
+  friend class BucketComm;
+  explicit GradBucket(const comm::Group& group) : group_(group) {}
+  size_t index_ = 0;
+  bool is_last_ = false;
+  int64_t round_ = 0;
+  std::vector<Entry> entries_;
+  const comm::Group& group_;
+  at::Tensor buffer_;
+  comm::ReduceOp op_ = comm::ReduceOp::Sum;
+};
+
+/// A link of the chain. It runs on the thread that communicates, while backward goes
+/// on, so it may wait for other ranks; the same hooks must run in the same order on all
+/// of them. No lock is held: it may ask the DataParallel that it belongs to.
+///
+///     class Clip : public CommHook {
+///      public:
+///       std::string name() const override { return "clip"; }
+///       void run(GradBucket& bucket, const Next& next) override {
+///         bucket.buffer().clamp_(-1, 1);
+///         next(bucket);
+///       }
+///     };
+class CommHook {
+ public:
+  using Next = std::function<void(GradBucket&)>;
+  CommHook() = default;
+  CommHook(const CommHook&) = delete;
+  CommHook& operator=(const CommHook&) = delete;
+  virtual ~CommHook() = default;
+
+  virtual std::string name() const = 0;
+  /// `next` is the rest of the chain; its end reduces the buffer. What is in buffer()
+  /// when the first hook returns becomes the gradients.
+  virtual void run(GradBucket& bucket, const Next& next) = 0;
+};
+using CommHooks = std::vector<std::shared_ptr<CommHook>>;
+
+/// A hook from a function.
+///
+///     auto hook = make_hook("half", [](GradBucket& b, const auto& next) { … });
+std::shared_ptr<CommHook> make_hook(
+    std::string name, std::function<void(GradBucket&, const CommHook::Next&)> run);
+
+}  // namespace trireme::dp

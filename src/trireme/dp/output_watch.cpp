@@ -1,0 +1,121 @@
+#include "trireme/dp/output_watch.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <ATen/Functions.h>
+#include <torch/csrc/autograd/variable.h>
+
+namespace trireme::dp {
+
+/// Hands gradients on as they are.
+class OutputWatch::Sink final : public autograd::Node {
+ public:
+  Sink(
+      std::shared_ptr<Link> link,
+      std::shared_ptr<Output> output,
+      std::shared_ptr<int> alive)
+      : Node(autograd::edge_list{output->edge}),
+        link_(std::move(link)),
+        output_(std::move(output)),
+        alive_(std::move(alive)) {}
+
+  autograd::variable_list apply(autograd::variable_list&& gradients) override {
+    if (Reducer* reducer = link_->reducer) {
+      reducer->begin_pass();
+      output_->round = reducer->rounds();
+    }
+    return std::move(gradients);
+  }
+
+ private:
+  std::shared_ptr<Link> link_;
+  std::shared_ptr<Output> output_;
+  std::shared_ptr<int> alive_;
+};
+
+OutputWatch::OutputWatch(Reducer& reducer)
+    : reducer_(reducer), link_(std::make_shared<Link>(Link{&reducer})) {
+  reducer_.set_exemptions(this);
+}
+
+OutputWatch::~OutputWatch() {
+  reducer_.set_exemptions(nullptr);
+  link_->reducer = nullptr;
+}
+
+void OutputWatch::begin_forward() {
+  std::erase_if(forwards_, [](const Forward& forward) {
+    return forward.alive.expired() ||
+           std::any_of(
+               forward.outputs.begin(), forward.outputs.end(), [](const auto& output) {
+                 return output->round >= 0;
+               });
+  });
+  alive_ = std::make_shared<int>(0);
+  forwards_.push_back({{}, alive_});
+}
+
+at::Tensor OutputWatch::watch(const at::Tensor& output) {
+  if (!output.defined() || !output.requires_grad())
+    return output;
+  auto seen = std::make_shared<Output>();
+  seen->edge = torch::autograd::impl::gradient_edge(output);
+  forwards_.back().outputs.push_back(seen);
+  // Shares memory and version with the output, so that writes into it are noticed.
+  at::Tensor alias = output.detach();
+  torch::autograd::create_gradient_edge(
+      alias, autograd::make_node<Sink>(link_, seen, alive_));
+  return alias;
+}
+
+void OutputWatch::end_forward() {
+  alive_.reset();
+  if (!reducer_.options().find_unused)
+    return;
+  std::vector<const Output*> outputs;
+  for (const Forward& forward : forwards_)
+    for (const auto& output : forward.outputs)
+      outputs.push_back(output.get());
+  if (outputs.empty())
+    return;
+  const auto nodes = nodes_behind(outputs);
+  std::vector<uint8_t> reached;
+  for (size_t i = 0; i < reducer_.parameters().size(); ++i)
+    reached.push_back(nodes.contains(reducer_.hooks().node(i).get()) ? 1 : 0);
+  reducer_.set_reached(std::move(reached));
+}
+
+std::unordered_set<const autograd::Node*> OutputWatch::nodes_behind(
+    const std::vector<const Output*>& outputs) const {
+  std::unordered_set<const autograd::Node*> seen;
+  std::vector<const autograd::Node*> open;
+  const auto visit = [&](const autograd::Node* node) {
+    if (node != nullptr && seen.insert(node).second)
+      open.push_back(node);
+  };
+  for (const Output* output : outputs)
+    visit(output->edge.function.get());
+  while (!open.empty()) {
+    const autograd::Node* node = open.back();
+    open.pop_back();
+    for (const autograd::Edge& edge : node->next_edges())
+      visit(edge.function.get());
+  }
+  return seen;
+}
+
+bool OutputWatch::is_exempt(const autograd::Node* node) {
+  if (exempt_round_ != reducer_.rounds()) {
+    std::vector<const Output*> outputs;
+    for (const Forward& forward : forwards_)
+      for (const auto& output : forward.outputs)
+        if (output->round != reducer_.rounds())
+          outputs.push_back(output.get());
+    exempt_ = nodes_behind(outputs);
+    exempt_round_ = reducer_.rounds();
+  }
+  return exempt_.contains(node);
+}
+
+}  // namespace trireme::dp

@@ -1,0 +1,65 @@
+// Watches the outputs of a forward: which of them a backward starts from, and which
+// parameters lie behind each.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include "trireme/autograd/node.h"
+#include "trireme/dp/reducer.h"
+
+namespace trireme::dp {
+
+/// Puts a node of its own behind each output, which changes nothing and copies nothing:
+/// it tells the reducer that a backward begins, and later which outputs took no part in
+/// the loss, so that the parameters behind those are not missed.
+class OutputWatch final : public Exemptions {
+ public:
+  explicit OutputWatch(Reducer& reducer);
+  ~OutputWatch();
+  OutputWatch(const OutputWatch&) = delete;
+  OutputWatch& operator=(const OutputWatch&) = delete;
+
+  /// A new forward: forgets what no backward can come from any more.
+  void begin_forward();
+  /// One of its outputs; the same memory, behind a node of ours if it has a gradient.
+  at::Tensor watch(const at::Tensor& output);
+  /// All its outputs were seen: tells the reducer what they do not lead to, if it asks.
+  void end_forward();
+
+  bool is_exempt(const autograd::Node* node) override;
+
+ private:
+  class Sink;
+  struct Output {
+    autograd::Edge edge;
+    /// The round that began at it last; -1 if none did.
+    int64_t round = -1;
+  };
+  struct Forward {
+    std::vector<std::shared_ptr<Output>> outputs;
+    /// Lives as long as somebody can run backward from one of the outputs.
+    std::weak_ptr<int> alive;
+  };
+  /// What sinks hold: empty when the watch is gone.
+  struct Link {
+    Reducer* reducer = nullptr;
+  };
+  /// The nodes behind some outputs.
+  std::unordered_set<const autograd::Node*> nodes_behind(
+      const std::vector<const Output*>& outputs) const;
+
+  Reducer& reducer_;
+  std::shared_ptr<Link> link_;
+  std::vector<Forward> forwards_;
+  std::shared_ptr<int> alive_;
+  /// Of the round that asked last.
+  int64_t exempt_round_ = -1;
+  std::unordered_set<const autograd::Node*> exempt_;
+};
+
+}  // namespace trireme::dp

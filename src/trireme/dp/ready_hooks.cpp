@@ -1,0 +1,68 @@
+#include "trireme/dp/ready_hooks.h"
+
+#include <torch/csrc/autograd/engine.h>
+#include <torch/csrc/autograd/function_hook.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include "trireme/autograd/executor.h"
+#include "trireme/core/error.h"
+
+namespace trireme::dp {
+
+using autograd::Executor;
+
+class ReadyHooks::Hook final : public torch::autograd::FunctionPostHook {
+ public:
+  Hook(ReadyListener& listener, size_t parameter)
+      : listener_(listener), parameter_(parameter) {}
+  autograd::variable_list operator()(
+      const autograd::variable_list& outputs,
+      const autograd::variable_list& /*inputs*/) override {
+    listener_.ready(parameter_);
+    return outputs;
+  }
+
+ private:
+  ReadyListener& listener_;
+  size_t parameter_;
+};
+
+ReadyHooks::ReadyHooks(
+    const std::vector<Parameter>& parameters, ReadyListener& listener) {
+  for (const Parameter& parameter : parameters) {
+    nodes_.push_back(torch::autograd::impl::grad_accumulator(parameter.tensor));
+    for (const auto& hook : nodes_.back()->post_hooks())
+      if (dynamic_cast<const Hook*>(hook.get()) != nullptr)
+        throw InvalidArgument(text(
+            "[dp] expected a model that is wrapped once, got ",
+            parameter.name,
+            " whose gradient is reduced already; wrap the whole model, or name what "
+            "others reduce in ignore"));
+  }
+  for (size_t i = 0; i < nodes_.size(); ++i)
+    keys_.push_back(
+        nodes_[i]->add_post_hook(std::make_unique<Hook>(listener, i)));
+}
+
+ReadyHooks::~ReadyHooks() {
+  for (size_t i = 0; i < nodes_.size(); ++i)
+    nodes_[i]->del_post_hook(keys_[i]);
+}
+
+bool ReadyHooks::is_current(size_t parameter, const at::Tensor& tensor) const {
+  return torch::autograd::impl::try_get_grad_accumulator(tensor) == nodes_[parameter];
+}
+
+autograd::GradientStore& store_of_pass() {
+  Executor* executor = Executor::current();
+  return executor != nullptr ? executor->store() : autograd::grad_field();
+}
+
+void at_end_of_pass(std::function<void()> f) {
+  if (Executor* executor = Executor::current())
+    executor->at_end(std::move(f));
+  else
+    torch::autograd::Engine::get_default_engine().queue_callback(std::move(f));
+}
+
+}  // namespace trireme::dp

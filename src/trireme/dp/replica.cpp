@@ -1,0 +1,231 @@
+#include "trireme/dp/replica.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <c10/core/GradMode.h>
+#include <torch/nn/module.h>
+#include <torch/nn/modules/embedding.h>
+
+#include "trireme/core/error.h"
+#include "trireme/dp/verify.h"
+
+namespace trireme::dp {
+namespace {
+
+BucketLimits limits_of(const DataParallelOptions& options) {
+  BucketLimits limits;
+  limits.bytes = options.bucket_bytes_list;
+  if (limits.bytes.empty())
+    limits.bytes = {
+        std::min(options.first_bucket_bytes, options.bucket_bytes),
+        options.bucket_bytes};
+  if (std::find(limits.bytes.begin(), limits.bytes.end(), size_t{0}) !=
+      limits.bytes.end())
+    throw InvalidArgument(
+        "[dp] expected buckets of at least one byte, got a limit of 0; give bytes, not "
+        "mebibytes");
+  return limits;
+}
+
+ReducerOptions reducer_options(const DataParallelOptions& options) {
+  return {
+      .limits = limits_of(options),
+      .reduction = options.reduction,
+      .find_unused = options.find_unused,
+      .static_graph = options.static_graph,
+      .rebuild = options.rebuild,
+      .gradient_dtype = options.gradient_dtype,
+      .check_finite = options.check_finite,
+      .norm = options.norm,
+      .hooks = options.hooks};
+}
+
+/// Whether a module's weight gets gradients that list rows.
+bool has_sparse_weight(const torch::nn::Module& module) {
+  if (const auto* embedding = module.as<torch::nn::Embedding>())
+    return embedding->options.sparse();
+  if (const auto* bag = module.as<torch::nn::EmbeddingBag>())
+    return bag->options.sparse();
+  return false;
+}
+
+}  // namespace
+
+Replica::Replica(
+    torch::nn::Module& module, const comm::Group& group, DataParallelOptions options)
+    : module_(module),
+      options_(std::move(options)),
+      reducer_([&] {
+        if (options_.buffers.mode == BufferMode::Hook && !options_.buffers.hook)
+          throw InvalidArgument(
+              "[dp] expected a function for BufferMode::Hook, got none; set "
+              "buffers.hook");
+        if (options_.buffers.source < 0 || options_.buffers.source >= group.size())
+          throw InvalidArgument(text(
+              "[dp] expected buffers from a rank below ",
+              group.size(),
+              ", got ",
+              options_.buffers.source,
+              "; correct buffers.source"));
+        const std::vector<Parameter> parameters =
+            trained_parameters(all_parameters(), options_.ignore);
+        if (options_.init_sync)
+          verify(group);
+        return std::make_unique<Reducer>(
+            parameters, group, reducer_options(options_));
+      }()),
+      watch_(*reducer_) {
+  if (options_.init_sync)
+    broadcast_state(0);
+}
+
+Replica::~Replica() = default;
+
+std::vector<Parameter> Replica::all_parameters() const {
+  std::vector<Parameter> all;
+  for (const auto& module : module_.named_modules()) {
+    const bool sparse = has_sparse_weight(*module.value());
+    for (const auto& parameter : module.value()->named_parameters(false)) {
+      const std::string name = module.key().empty()
+                                   ? parameter.key()
+                                   : text(module.key(), ".", parameter.key());
+      all.push_back({name, parameter.value(), sparse});
+    }
+  }
+  return all;
+}
+
+NamedBuffers Replica::buffers() const {
+  NamedBuffers all;
+  const auto& ignore = options_.ignore;
+  for (const auto& buffer : module_.named_buffers())
+    if (buffer.value().defined() &&
+        std::find(ignore.begin(), ignore.end(), buffer.key()) == ignore.end())
+      all.emplace_back(buffer.key(), buffer.value());
+  return all;
+}
+
+void Replica::verify(const comm::Group& group) const {
+  std::vector<std::string> lines;
+  const auto parameters = trained_parameters(all_parameters(), options_.ignore);
+  lines.push_back(text(parameters.size(), " parameters that need a gradient"));
+  for (const Parameter& parameter : parameters)
+    lines.push_back(describe(parameter));
+  for (const auto& [name, buffer] : buffers())
+    lines.push_back(text("buffer ", describe({name, buffer})));
+  lines.push_back(text(
+      "options: reduction ",
+      static_cast<int>(options_.reduction),
+      ", find_unused ",
+      options_.find_unused,
+      ", static_graph ",
+      options_.static_graph,
+      ", rebuild ",
+      options_.rebuild,
+      ", buffers ",
+      static_cast<int>(options_.buffers.mode),
+      ", after_forward ",
+      options_.buffers.after_forward,
+      ", source ",
+      options_.buffers.source,
+      ", gradient_dtype ",
+      options_.gradient_dtype ? c10::toString(*options_.gradient_dtype) : "-",
+      ", check_replicas_every ",
+      options_.check_replicas_every));
+  for (const size_t bytes : limits_of(options_).bytes)
+    lines.push_back(text("options: bucket limit ", bytes));
+  for (const auto& hook : options_.hooks)
+    lines.push_back(text("hook ", hook->name()));
+  verify_same(group, "model and options", lines);
+}
+
+bool Replica::trains() const {
+  return module_.is_training() && c10::GradMode::is_enabled();
+}
+
+void Replica::before_forward() {
+  if (reducer_->is_open())
+    throw InvalidArgument(
+        "[dp] expected the last backward to have ended, got one that failed half way; "
+        "renew the world's group and call replace_group()");
+  if (!trains())
+    return;
+  const auto& parameters = reducer_->parameters();
+  for (size_t i = 0; i < parameters.size(); ++i)
+    if (!reducer_->hooks().is_current(i, parameters[i].tensor))
+      throw InvalidArgument(text(
+          "[dp] expected parameters to stay as they were when the model was wrapped, "
+          "got other data in ",
+          parameters[i].name,
+          "; move or convert the model first, then wrap it and make the optimizer"));
+  // Once for each round: a rank that only evaluates in between does not hang the others.
+  const bool due = reducer_->rounds() > buffers_round_ && !reducer_->is_paused();
+  if (due && !options_.buffers.after_forward)
+    sync_buffers();
+  if (options_.check_replicas_every > 0 &&
+      reducer_->rounds() - checked_round_ >= options_.check_replicas_every) {
+    checked_round_ = reducer_->rounds();
+    check_replicas();
+  }
+}
+
+void Replica::begin_watch() {
+  watch_.begin_forward();
+}
+
+void Replica::end_watch() {
+  watch_.end_forward();
+  if (options_.buffers.after_forward && trains() && !reducer_->is_paused())
+    sync_buffers();
+}
+
+/// Of ranks that still have inputs: what the others have is old.
+int Replica::buffer_source() const {
+  const auto& active = reducer_->outcome().active;
+  const int wanted = options_.buffers.source;
+  if (active.empty() || active[static_cast<size_t>(wanted)] > 0)
+    return wanted;
+  const auto found = std::find_if(
+      active.rbegin(), active.rend(), [](int64_t count) { return count > 0; });
+  return found == active.rend()
+             ? wanted
+             : static_cast<int>(active.rend() - found) - 1;
+}
+
+void Replica::sync_buffers() {
+  buffers_round_ = reducer_->rounds();
+  const NamedBuffers all = buffers();
+  if (!all.empty())
+    dp::sync_buffers(group(), all, options_.buffers, buffer_source());
+}
+
+void Replica::broadcast_state(int source) {
+  std::vector<at::Tensor> tensors;
+  for (const Parameter& parameter : reducer_->parameters())
+    tensors.push_back(parameter.tensor);
+  for (const auto& [name, buffer] : buffers())
+    tensors.push_back(buffer);
+  broadcast_values(group(), tensors, source);
+}
+
+void Replica::check_replicas() const {
+  verify_equal_values(group(), reducer_->parameters());
+}
+
+void Replica::replace_group(const comm::Group& group) {
+  if (options_.init_sync)
+    verify(group);
+  reducer_->replace_group(group);
+  buffers_round_ = checked_round_ = reducer_->rounds();
+  broadcast_state(0);
+}
+
+bool Replica::shadow() {
+  // What the others do before their next forward.
+  if (reducer_->rounds() > buffers_round_ && !options_.buffers.after_forward)
+    sync_buffers();
+  return reducer_->shadow();
+}
+
+}  // namespace trireme::dp

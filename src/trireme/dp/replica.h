@@ -1,0 +1,138 @@
+// One rank's copy of a model, kept in step with the others.
+#pragma once
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "trireme/comm/group.h"
+#include "trireme/dp/buffers.h"
+#include "trireme/dp/output_watch.h"
+#include "trireme/dp/reducer.h"
+#include "trireme/dp/visit_tensors.h"
+
+namespace torch::nn {
+class Module;
+}
+
+namespace trireme::dp {
+
+/// What data parallelism is made with. All ranks give the same.
+struct DataParallelOptions {
+  /// A bucket is closed by the parameter that fills it up to this size; the first one
+  /// is smaller, so that the first reduction begins early. Or every limit by itself.
+  size_t bucket_bytes = size_t{25} << 20;
+  size_t first_bucket_bytes = size_t{1} << 20;
+  std::vector<size_t> bucket_bytes_list{};
+  /// Mean over the ranks, sum, or mean by weight: see set_weight().
+  Reduction reduction = Reduction::Mean;
+  /// Parameters may stay without a gradient, and not the same ones on all ranks.
+  bool find_unused = false;
+  /// Every backward runs the same graph; allows blocks that are checkpointed twice.
+  bool static_graph = false;
+  /// Put gradients into buckets in the order in which they come.
+  bool rebuild = true;
+  /// Verify and broadcast the model at the start.
+  bool init_sync = true;
+  BufferOptions buffers{};
+  /// Names of parameters and buffers that are left alone.
+  std::vector<std::string> ignore{};
+  /// What gradients are added up and reduced in, if it is not the parameters' dtype:
+  /// float32 for a model in bfloat16.
+  std::optional<c10::ScalarType> gradient_dtype{};
+  /// Refuse NaN and infinity, with rank and parameter, before they spread.
+  bool check_finite = false;
+  /// Take norms of gradients as they land, for clip_grad_norm().
+  bool norm = false;
+  /// Compare the values of all ranks every so many rounds; 0 is never.
+  int64_t check_replicas_every = 0;
+  CommHooks hooks{};
+};
+
+/// This rank's copy of a model: DataParallel without the type of the module. Its hooks
+/// are on the parameters, so a model that is run by itself is reduced as well; but then
+/// outputs that take no part in the loss, and graphs that are to be walked, need
+/// watch().
+///
+///     Replica replica(*module, group);
+///     at::Tensor output = replica.watch(module->forward(input));
+class Replica {
+ public:
+  Replica(
+      torch::nn::Module& module,
+      const comm::Group& group,
+      DataParallelOptions options = {});
+  ~Replica();
+  Replica(const Replica&) = delete;
+  Replica& operator=(const Replica&) = delete;
+
+  const DataParallelOptions& options() const { return options_; }
+  const comm::Group& group() const { return reducer_->group(); }
+  Reducer& reducer() { return *reducer_; }
+  const Reducer& reducer() const { return *reducer_; }
+  const RoundStats& stats() const { return reducer_->stats(); }
+
+  /// Before a forward: checks that the last backward has ended, and makes buffers
+  /// equal.
+  void before_forward();
+  /// After it: gives its outputs back, each with the same memory and gradient.
+  template <class T>
+  T watch(T outputs) {
+    begin_watch();
+    visit_tensors(outputs, [this](at::Tensor& tensor) {
+      tensor = watch_.watch(tensor);
+    });
+    end_watch();
+    return outputs;
+  }
+
+  /// While it lives, gradients stay on this rank and add up; the first backward after
+  /// it reduces the sum. Scopes may be nested. Counts for backwards, not forwards.
+  class NoSync {
+   public:
+    explicit NoSync(Reducer& reducer) : reducer_(reducer) { reducer_.pause(); }
+    ~NoSync() { reducer_.resume(); }
+    NoSync(const NoSync&) = delete;
+    NoSync& operator=(const NoSync&) = delete;
+
+   private:
+    Reducer& reducer_;
+  };
+  [[nodiscard]] NoSync no_sync() { return NoSync(*reducer_); }
+
+  /// How many samples or tokens this rank's next gradients stand for.
+  void set_weight(int64_t weight) { reducer_->set_weight(weight); }
+
+  /// Makes buffers equal now. Collective.
+  void sync_buffers();
+  /// All parameters and buffers from one rank. Collective.
+  void broadcast_state(int source = 0);
+  /// Error if the values of ranks differ. Collective.
+  void check_replicas() const;
+  /// After a failure, or with fewer ranks: goes on over another group, with the values
+  /// of its first rank. Collective.
+  void replace_group(const comm::Group& group);
+
+  /// For a rank that is out of inputs; see Join.
+  bool shadow();
+
+ private:
+  NamedBuffers buffers() const;
+  std::vector<Parameter> all_parameters() const;
+  void verify(const comm::Group& group) const;
+  void begin_watch();
+  void end_watch();
+  bool trains() const;
+  int buffer_source() const;
+
+  torch::nn::Module& module_;
+  DataParallelOptions options_;
+  std::unique_ptr<Reducer> reducer_;
+  OutputWatch watch_;
+  /// Rounds when buffers were made equal last, and values compared.
+  int64_t buffers_round_ = 0;
+  int64_t checked_round_ = 0;
+};
+
+}  // namespace trireme::dp
