@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "trireme/comm/collective.h"
 #include "trireme/core/error.h"
 #include "trireme/dp/riders.h"
 
@@ -218,6 +219,8 @@ void Reducer::end_pass() {
     finish();
   } catch (const PeerError&) {
     throw;
+  } catch (const EarlyEnd&) {
+    throw;  // every rank has its own
   } catch (const std::exception& error) {
     comm_->fail(error.what());
     throw;
@@ -301,6 +304,22 @@ void Reducer::finish() {
   if (comm_->outcome().rebuild)
     rebuild();
   store_ = &autograd::grad_field();
+  last_active_ = comm_->outcome().active;
+  if (throws_on_early_end_)
+    check_early_end();
+}
+
+void Reducer::check_early_end() const {
+  std::vector<int> out_of_inputs;
+  for (size_t rank = 0; rank < last_active_.size(); ++rank)
+    if (last_active_[rank] == 0)
+      out_of_inputs.push_back(static_cast<int>(rank));
+  if (!out_of_inputs.empty())
+    throw EarlyEnd(text(
+        "[dp] expected inputs on all ranks, got none on ",
+        comm::rank_list(out_of_inputs),
+        "; give all ranks the same number of batches, or set throw_on_early_end to "
+        "false"));
 }
 
 bool Reducer::shadow() {
@@ -325,6 +344,7 @@ bool Reducer::shadow() {
   comm_->finish();
   open_ = false;
   ++round_;
+  last_active_ = comm_->outcome().active;
   if (comm_->outcome().rebuild)
     rebuild();
   return true;
