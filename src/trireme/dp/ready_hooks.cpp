@@ -40,8 +40,7 @@ ReadyHooks::ReadyHooks(
             "others reduce in ignore"));
   }
   for (size_t i = 0; i < nodes_.size(); ++i)
-    keys_.push_back(
-        nodes_[i]->add_post_hook(std::make_unique<Hook>(listener, i)));
+    keys_.push_back(nodes_[i]->add_post_hook(std::make_unique<Hook>(listener, i)));
 }
 
 ReadyHooks::~ReadyHooks() {

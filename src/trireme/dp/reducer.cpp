@@ -61,7 +61,8 @@ void Reducer::ready(size_t parameter) {
       begin_pass();
     if (open_)
       return count_down(parameter);
-    slots_[parameter].used |= store_of_pass().get(parameters_[parameter].tensor).defined();
+    slots_[parameter].used |=
+        store_of_pass().get(parameters_[parameter].tensor).defined();
     if (options_.gradient_dtype)
       widen(parameter);
   } catch (const PeerError&) {
@@ -87,7 +88,8 @@ void Reducer::open(autograd::GradientStore& store) {
   if (open_)
     throw InvalidArgument(
         "[dp] expected the last round of gradients to have ended, got one that a "
-        "failed backward has left open; renew the world's group and replace this one's");
+        "failed backward has left open; renew the world's group and replace this "
+        "one's");
   store_ = &store;
   stats_.round = round_;
   stats_.start_ns = now_ns();
@@ -144,7 +146,8 @@ void Reducer::count_down(size_t parameter) {
   throw InvalidArgument(text(
       "[dp] expected one gradient for ",
       name,
-      " in a backward, got another one after its bucket was reduced: it is used outside "
+      " in a backward, got another one after its bucket was reduced: it is used "
+      "outside "
       "of forward, or in two checkpointed blocks; set static_graph if every backward "
       "runs the same graph"));
 }
@@ -274,7 +277,8 @@ void Reducer::check_missing(const std::vector<size_t>& missing) {
       group().rank(),
       " for ",
       list_names(names),
-      "; set find_unused if the loss does not always need them, or name them in ignore"));
+      "; set find_unused if the loss does not always need them, or name them in "
+      "ignore"));
 }
 
 void Reducer::finish() {
@@ -327,11 +331,15 @@ bool Reducer::shadow() {
 }
 
 void Reducer::leave_to_finish(const std::vector<at::Tensor>& leaves) {
-  for (size_t i = 0; i < slots_.size(); ++i)
-    slots_[i].late = std::any_of(leaves.begin(), leaves.end(), [&](const auto& leaf) {
+  bool changed = false;
+  for (size_t i = 0; i < slots_.size(); ++i) {
+    const bool late = std::any_of(leaves.begin(), leaves.end(), [&](const auto& leaf) {
       return leaf.is_same(parameters_[i].tensor);
     });
-  plan_buckets(std::vector<int>(planned_order_));
+    changed |= std::exchange(slots_[i].late, late) != late;
+  }
+  if (changed)
+    plan_buckets(std::vector<int>(planned_order_));
 }
 
 }  // namespace trireme::dp

@@ -72,8 +72,7 @@ Replica::Replica(
             trained_parameters(all_parameters(), options_.ignore);
         if (options_.init_sync)
           verify(group);
-        return std::make_unique<Reducer>(
-            parameters, group, reducer_options(options_));
+        return std::make_unique<Reducer>(parameters, group, reducer_options(options_));
       }()),
       watch_(*reducer_) {
   if (options_.init_sync)
@@ -159,7 +158,8 @@ void Replica::before_forward() {
           "got other data in ",
           parameters[i].name,
           "; move or convert the model first, then wrap it and make the optimizer"));
-  // Once for each round: a rank that only evaluates in between does not hang the others.
+  // Once for each round: a rank that only evaluates in between does not hang the
+  // others.
   const bool due = reducer_->rounds() > buffers_round_ && !reducer_->is_paused();
   if (due && !options_.buffers.after_forward)
     sync_buffers();
@@ -188,9 +188,7 @@ int Replica::buffer_source() const {
     return wanted;
   const auto found = std::find_if(
       active.rbegin(), active.rend(), [](int64_t count) { return count > 0; });
-  return found == active.rend()
-             ? wanted
-             : static_cast<int>(active.rend() - found) - 1;
+  return found == active.rend() ? wanted : static_cast<int>(active.rend() - found) - 1;
 }
 
 void Replica::sync_buffers() {

@@ -80,9 +80,8 @@ class Replica {
   template <class T>
   T watch(T outputs) {
     begin_watch();
-    visit_tensors(outputs, [this](at::Tensor& tensor) {
-      tensor = watch_.watch(tensor);
-    });
+    visit_tensors(
+        outputs, [this](at::Tensor& tensor) { tensor = watch_.watch(tensor); });
     end_watch();
     return outputs;
   }
