@@ -53,23 +53,22 @@ TEST(CommHookRanks, ChainsRunFromTheFirstToTheLast) {
         bucket.buffer() = bucket.buffer().to(at::kFloat) * 3;  // another tensor
         next(bucket);
       });
-      compare(group, {twice, other}, [](const at::Tensor& got, const at::Tensor& plain) {
-        EXPECT_TRUE(same(got, plain * 6 + 1));
-      });
+      compare(
+          group, {twice, other}, [](const at::Tensor& got, const at::Tensor& plain) {
+            EXPECT_TRUE(same(got, plain * 6 + 1));
+          });
     });
 }
 
 TEST(CommHookRanks, AHookMayReduceByItself) {
   run_world(Backend::Local, 2, [](const comm::Group& group) {
-    const auto own = make_hook("own", [](GradBucket& bucket, const auto&) {
-      bucket.reduce(bucket.buffer());
-    });
+    const auto own = make_hook(
+        "own", [](GradBucket& bucket, const auto&) { bucket.reduce(bucket.buffer()); });
     compare(group, {own}, [](const at::Tensor& got, const at::Tensor& plain) {
       EXPECT_TRUE(same(got, plain));
     });
-    const auto none = make_hook("none", [](GradBucket& bucket, const auto&) {
-      bucket.buffer().fill_(4);
-    });
+    const auto none = make_hook(
+        "none", [](GradBucket& bucket, const auto&) { bucket.buffer().fill_(4); });
     compare(group, {none}, [](const at::Tensor& got, const at::Tensor&) {
       EXPECT_TRUE(same(got, at::full_like(got, 4)));
     });
@@ -104,7 +103,8 @@ TEST(CommHookRanks, WhatAHookSees) {
 
 TEST(CommHookRanks, UnusedParametersAndWeightsWithHooks) {
   run_world(Backend::Local, 2, [](const comm::Group& group) {
-    const auto pass = make_hook("pass", [](GradBucket& b, const auto& next) { next(b); });
+    const auto pass =
+        make_hook("pass", [](GradBucket& b, const auto& next) { next(b); });
     const auto net = std::make_shared<Blocks>(3);
     const auto plain = std::make_shared<Blocks>(3);
     const DataParallelOptions options{

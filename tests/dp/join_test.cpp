@@ -107,7 +107,7 @@ TEST(JoinRanks, DividesByAllOrByThoseWithInputs) {
 TEST(JoinRanks, EqualsTrainingOnAllSamplesThatThereAre) {
   run_world(Backend::Local, 2, [](const comm::Group& group) {
     DataParallel model(small_net(), group, {.reduction = Reduction::WeightedMean});
-    const auto alone = small_net();
+    auto alone = small_net();
     // Rank 0: steps 0 and 1; rank 1: steps 0 to 3, with other samples.
     const auto batch = [](int rank, int step) {
       return exact_batch(2 + rank, 10 * rank + step);

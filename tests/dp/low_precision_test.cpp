@@ -38,7 +38,7 @@ void trains_in_bfloat16(const comm::Group& group, c10::ScalarType reduction) {
       {.bucket_bytes = 64,
        .first_bucket_bytes = 64,
        .mixed_precision = {.parameters = at::kBFloat16, .reduction = reduction}});
-  const auto alone = small_net();
+  auto alone = small_net();
   for (int step = 0; step < 3; ++step) {
     const at::Tensor output = model(exact_batch(2, group.rank()));
     EXPECT_EQ(output.scalar_type(), at::kBFloat16);

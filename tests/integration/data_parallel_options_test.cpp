@@ -28,8 +28,7 @@ TEST(DataParallelOptionsRanks, Sum) {
     run_world(backend, 3, [](const comm::Group& group) {
       const auto net = std::make_shared<Blocks>(2);
       const auto whole = copy_of(*net);
-      DataParallel model(
-          net, group, {.bucket_bytes = 1, .reduction = Reduction::Sum});
+      DataParallel model(net, group, {.bucket_bytes = 1, .reduction = Reduction::Sum});
       for (int step = 0; step < 3; ++step) {
         model(input(group.rank())).sum().backward();
         for (int rank = 0; rank < 3; ++rank)
@@ -142,7 +141,8 @@ TEST(DataParallelOptionsRanks, MixedDtypesAndWiderGradients) {
         DataParallel model(net, group, options);
         for (int step = 0; step < 3; ++step) {
           model(group.rank() * 2 + 1).backward();  // 1 and 3
-          for (const at::Tensor& one : {net->half, net->brain, net->single, net->complex}) {
+          for (const at::Tensor& one :
+               {net->half, net->brain, net->single, net->complex}) {
             EXPECT_TRUE(same(one.grad(), at::full_like(one.grad(), 2)));
             EXPECT_EQ(one.grad().scalar_type(), one.scalar_type());
           }
@@ -219,8 +219,7 @@ TEST(DataParallelOptionsRanks, AParameterThatIsFrozenLater) {
     run_world(Backend::Local, 2, [&](const comm::Group& group) {
       const auto net = std::make_shared<Blocks>(2);
       const auto whole = copy_of(*net);
-      DataParallel model(
-          net, group, {.bucket_bytes = 1, .static_graph = static_graph});
+      DataParallel model(net, group, {.bucket_bytes = 1, .static_graph = static_graph});
       for (int step = 0; step < 6; ++step) {
         for (const auto& each : {net, whole}) {
           each->weight(0).set_requires_grad(step < 2 || step > 3);

@@ -73,7 +73,8 @@ void FlatGradients::put(size_t parameter, const at::Tensor& gradient) const {
       std::memcpy(view.mutable_data_ptr(), gradient.const_data_ptr(), view.nbytes());
     return;
   }
-  view.copy_(gradient.requires_grad() ? gradient.detach() : gradient);
+  const at::Tensor plain = gradient.requires_grad() ? gradient.detach() : gradient;
+  view.copy_(plain.is_sparse() ? plain.to_dense() : plain);
 }
 
 void FlatGradients::clear(size_t parameter) const {
