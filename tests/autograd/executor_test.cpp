@@ -379,5 +379,21 @@ TEST(ExecutorRanks, EachThreadHasItsOwn) {
     EXPECT_EQ(problem, "");
 }
 
+TEST(Executor, RefusesAPassWithoutAStore) {
+  Executor executor;
+  const at::Tensor x = leaf({3});
+  const auto refused = [](const std::function<void()>& pass) {
+    EXPECT_TRUE(testing::contains(
+        testing::message_of<InvalidArgument>(pass),
+        "[autograd] expected a store for the gradients of a pass, got none"));
+  };
+  WeightPass weights;
+  refused([&] { executor.backward(from(x.sum()), {.store = nullptr}); });
+  refused([&] { executor.input_pass(from(x.sum()), {.store = nullptr}, weights); });
+  refused([&] { executor.weight_pass(std::move(weights), {.store = nullptr}); });
+  executor.backward(from(x.sum()), {});  // it did no harm
+  EXPECT_TRUE(x.grad().defined());
+}
+
 }  // namespace
 }  // namespace trireme::autograd

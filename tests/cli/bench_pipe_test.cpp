@@ -22,6 +22,8 @@ PipeTimes made_up() {
   times.torch["1F1B"] = rounds({{150, 152}, {151, 153}});
   times.torch["Interleaved1F1B"] = rounds({{170, 171}, {172, 173}});
   times.predicted = {{"1F1B", 117}, {"Interleaved1F1B", 100}};
+  times.timing["1F1B"] = rounds({{0.5}, {0.59}});
+  times.timing["Interleaved1F1B"] = rounds({{0.5}, {1.2}});
   return times;
 }
 
@@ -52,10 +54,18 @@ TEST(BenchPipe, JudgesBlocks) {
 
 TEST(BenchPipe, JudgesLinears) {
   const auto records = judge_linears(made_up());
-  ASSERT_EQ(records.size(), 4U);
+  ASSERT_EQ(records.size(), 6U);
   EXPECT_EQ(judge(find(records, "linears, 1F1B beside torch's")), Verdict::Short);
   EXPECT_EQ(
       judge(find(records, "linears, 1F1B beside half of one process")), Verdict::Ok);
+  // At most 1 % of the quickest step, which took 118 and 109.
+  const Record& timing = find(records, "linears, 1F1B: share of timing the actions");
+  EXPECT_NEAR(timing.our_value(), 0.5, 1e-9);
+  EXPECT_EQ(judge(timing), Verdict::Ok);
+  EXPECT_EQ(
+      judge(find(records, "linears, Interleaved1F1B: share of timing the actions")),
+      Verdict::Short);
+  EXPECT_NE(to_table(records).find("0.50 %"), std::string::npos);
 }
 
 TEST(BenchPipe, WithoutTorchThatCannotBeTold) {
@@ -67,6 +77,14 @@ TEST(BenchPipe, WithoutTorchThatCannotBeTold) {
   EXPECT_EQ(
       judge(find(judge_linears(times), "linears, 1F1B beside torch's")),
       Verdict::NoPeer);
+}
+
+TEST(BenchPipeProcs, MeasuresGraphs) {
+  const BenchReport report =
+      bench_pipe({.only = "executor", .rounds = 1, .program = TRIREME_TORCH_PROGRAM});
+  ASSERT_EQ(report.records.size(), 5U);
+  for (const Record& record : report.records)
+    EXPECT_GT(record.ratio().value_or(0), 0) << record.name;
 }
 
 TEST(BenchPipeProcs, MeasuresBackwards) {

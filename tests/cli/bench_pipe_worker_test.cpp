@@ -55,6 +55,20 @@ TEST(BenchPipeWorkerRanks, ProfilesEveryStage) {
   });
 }
 
+TEST(BenchPipeWorkerRanks, TimesGraphsAndNotesOnTheFirstRank) {
+  testing::run_world(testing::Backend::Local, 2, [](const comm::Group& world) {
+    PipeWorker worker(world);
+    for (const char* op : {"graph", "graph_engine", "timing"}) {
+      PipeJob job{.op = op, .model = kSmall, .schedule = "1F1B", .repetitions = 2};
+      if (job.op != "timing")
+        job.model.layer = "views";
+      const auto times = worker.work(job);
+      ASSERT_EQ(times.size(), 2U);
+      EXPECT_EQ(times[0] > 0, world.rank() == 0) << op;
+    }
+  });
+}
+
 TEST(BenchPipeWorkerRanks, TimesBackwardsOnTheFirstRank) {
   testing::run_world(testing::Backend::Local, 2, [](const comm::Group& world) {
     PipeWorker worker(world);

@@ -259,5 +259,54 @@ TEST(PipelineBadInputProcs, RanksThatDisagreeOnMicrobatches) {
     }
 }
 
+// Whichever rank does something else, whatever they did before: the first message
+// tells.
+TEST(PipelineBadInputProcs, RanksThatCallDifferentThings) {
+  const auto call = [](Pipeline& pipeline, const Batch& batch, StepCall what) {
+    if (what == StepCall::Step)
+      pipeline.step(batch);
+    else if (what == StepCall::Evaluate)
+      pipeline.evaluate(batch);
+    else
+      pipeline.forward_only(batch);
+  };
+  const std::pair<StepCall, StepCall> calls[] = {
+      {StepCall::Step, StepCall::Evaluate},
+      {StepCall::Evaluate, StepCall::Step},
+      {StepCall::ForwardOnly, StepCall::Evaluate}};
+  for (const char* name : {"1F1B", "GPipe"})
+    for (const auto& [most, odd] : calls)
+      for (int one = 0; one < kRanks; ++one)
+        for (const int before : {0, 3}) {
+          Problem problem = dense_problem(name, kRanks, 12, 12);
+          testing::run_world(
+              Backend::Local,
+              kRanks,
+              [&](const comm::Group& world) {
+                SCOPED_TRACE(
+                    text(name, ", rank ", world.rank(), ", ", one, " ", to_text(odd)));
+                PipelineRank rank(problem, world);
+                Batch batch = rank.share(problem.batch);
+                batch.microbatches = before;  // small channels, to be left
+                if (before > 0)
+                  rank.pipeline().step(batch);
+                batch.microbatches = 12;
+                std::string message;
+                try {
+                  call(rank.pipeline(), batch, world.rank() == one ? odd : most);
+                } catch (const InvalidArgument& error) {
+                  message = error.what();
+                } catch (const PeerError& error) {
+                  message = error.what();
+                }
+                EXPECT_TRUE(contains(message, to_text(most)));
+                EXPECT_TRUE(contains(message, to_text(odd)));
+                EXPECT_TRUE(contains(message, text("rank ", one)));
+                EXPECT_TRUE(contains(message, "must make the same calls"));
+              },
+              {.timeout = std::chrono::seconds(5)});
+        }
+}
+
 }  // namespace
 }  // namespace trireme::pipe

@@ -1,4 +1,7 @@
 // Reports and profiles of real steps.
+#include <chrono>
+#include <thread>
+
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
@@ -6,6 +9,7 @@
 #include "pipeline_case.h"
 #include "trireme/core/error.h"
 #include "trireme/pipe/profile.h"
+#include "trireme/sched/action_text.h"
 #include "trireme/sched/generate.h"
 #include "trireme/testing/check.h"
 #include "trireme/testing/world.h"
@@ -94,6 +98,40 @@ TEST(PipelineSeeingProcs, ProfileMeasuresAndLeavesNothing) {
       rank.expect(wanted, rank.step());
       rank.expect_buffers(wanted);
     });
+}
+
+// The halves of overlaps really ran at the same time, and both files show it.
+TEST(PipelineSeeingRanks, HalvesOfOverlapsAreSeenApart) {
+  Problem problem = dense_problem("DualPipeV", 4, 8);
+  problem.options.overlap = OverlapMode::AtOnce;
+  testing::run_world(Backend::Local, 2, [&](const comm::Group& world) {
+    PipelineRank rank(problem, world);
+    for (const auto kind : {sched::ActionKind::Forward, sched::ActionKind::Backward})
+      rank.pipeline().replace(kind, [](ActionContext& context) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(5));
+        context.run();
+      });
+    rank.step();
+    const StepReport report = rank.pipeline().report();
+    const std::string trace = to_trace(report);
+    for (size_t r = 0; r < 2; ++r) {
+      int overlaps = 0, at_once = 0;
+      for (const ActionTime& one : report.timelines[r].actions) {
+        if (one.action.kind() != sched::ActionKind::Overlap)
+          continue;
+        ++overlaps;
+        EXPECT_TRUE(one.has_halves());
+        at_once += one.at_once();
+        EXPECT_TRUE(contains(
+            trace, text("\"name\":\"", sched::to_string(one.action.backward_half()))));
+      }
+      EXPECT_GT(overlaps, 0);
+      EXPECT_GT(at_once, overlaps / 2);
+      EXPECT_TRUE(contains(trace, text("rank ", r, ", overlap")));
+    }
+    EXPECT_FALSE(contains(trace, "OVERLAP_F_B"));
+    EXPECT_FALSE(contains(to_svg(report), "OVERLAP_F_B"));
+  });
 }
 
 }  // namespace

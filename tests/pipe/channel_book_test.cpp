@@ -3,7 +3,10 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include "trireme/comm/collectives.h"
+#include "trireme/core/error.h"
 #include "trireme/sched/generate.h"
+#include "trireme/testing/check.h"
 #include "trireme/testing/world.h"
 
 namespace trireme::pipe {
@@ -28,8 +31,8 @@ TEST(ChannelBookRanks, BothEndsAgreeAlsoWhenProgramsGrow) {
       // Larger, smaller, larger still: a message goes through each time.
       for (const int microbatches : {2, 9, 4, 40}) {
         const Program p = program("GPipe", microbatches);
-        const auto channels = book.open(p);
-        const auto& channel = channels.at(forward_channel(p));
+        auto channels = book.open(p);
+        auto& channel = channels.at(forward_channel(p));
         ASSERT_TRUE(channel);
         for (int i = 0; i < microbatches; ++i)
           if (world.rank() == 0)
@@ -53,6 +56,52 @@ TEST(ChannelBookRanks, ForeignChannelsAreEmpty) {
       EXPECT_EQ(
           channels[i].has_value(), c.from == world.rank() || c.to == world.rank());
     }
+  });
+}
+
+// Different programs from the start on: the channels meet, and the first message tells.
+TEST(ChannelBookRanks, EndsOfDifferentProgramsFindOneAnother) {
+  testing::run_world(testing::Backend::Local, 2, [](const comm::Group& world) {
+    ChannelBook book(world);
+    const bool trains = world.rank() == 0;
+    const Program p =
+        trains ? program("1F1B", 8) : make_program(forward_schedule({0, 1}, 8));
+    const Stamp mine{
+        .call = trains ? StepCall::Step : StepCall::Evaluate, .microbatches = 8};
+    auto channels = book.open(p, mine);
+    auto& channel = channels.at(forward_channel(p));
+    if (trains) {
+      channel->send({.header = {.word = mine.to_word()}});
+    } else {
+      const Stamp got = Stamp::from_word(channel->receive().header.word);
+      EXPECT_TRUE(testing::contains(
+          testing::message_of<InvalidArgument>([&] { channel->check(got, mine); }),
+          "expected rank 0 to call evaluate() with 8 microbatches, as rank 1 does, got "
+          "step() with 8"));
+    }
+    comm::barrier(world);
+  });
+}
+
+// The receiver of a channel that grows waits on the old one, and is not misled.
+TEST(ChannelBookRanks, AMoveThatDoesNotComeIsNoticed) {
+  testing::run_world(testing::Backend::Local, 2, [](const comm::Group& world) {
+    ChannelBook book(world);
+    const Program small = program("GPipe", 2);
+    const Program large = program("GPipe", 32);
+    book.open(small);
+    const bool grows = world.rank() == 1;
+    auto channels = book.open(grows ? large : small, {.step = 1});
+    auto& channel = channels.at(forward_channel(small));
+    if (!grows) {
+      const Stamp mine{.step = 1, .microbatches = 2};
+      channel->send({.header = {.word = mine.to_word()}});
+    } else {
+      EXPECT_TRUE(testing::contains(
+          testing::message_of<InvalidArgument>([&] { channel->receive(); }),
+          "with 32 microbatches, as rank 1 does, got step() with 2 microbatches"));
+    }
+    comm::barrier(world);
   });
 }
 

@@ -35,19 +35,16 @@ std::string text_of(const FailedAt& at, const std::exception_ptr& error) {
 TEST(Failure, SaysWhoDidWhatAndShowsTheSchedule) {
   const Program p = program();
   const FailedAt at{
-      .world_rank = 5,
-      .rank = 1,
-      .position = position_of(p, 1, Action(ActionKind::Forward, 1, 1))};
+      .rank = 1, .position = position_of(p, 1, Action(ActionKind::Forward, 1, 1))};
   const std::string text = describe_failure(p, at, "no memory");
   EXPECT_EQ(
-      text.find("[pipe] rank 5 failed at 1F1 (stage 1, microbatch 1): no memory\n"), 0U)
+      text.find("[pipe] rank 1 failed at 1F1 (stage 1, microbatch 1): no memory\n"), 0U)
       << text;
   EXPECT_NE(text.find(">1F1<"), std::string::npos) << text;
 }
 
 TEST(Failure, SaysWhatWasAwaitedFromWhom) {
   const FailedAt at{
-      .world_rank = 0,
       .rank = 0,
       .position = 1,
       .awaited = Action(ActionKind::ReceiveBackward, 0, 1),
@@ -60,7 +57,7 @@ TEST(Failure, SaysWhatWasAwaitedFromWhom) {
 }
 
 TEST(Failure, OurOwnKindsStay) {
-  const FailedAt at{.world_rank = 1, .rank = 1};
+  const FailedAt at{.rank = 1};
   EXPECT_NE(
       text_of<TimeoutError>(at, std::make_exception_ptr(TimeoutError("late"))),
       "another kind");
@@ -79,7 +76,7 @@ TEST(Failure, OurOwnKindsStay) {
 }
 
 TEST(Failure, EverythingElseIsAPeerErrorOfThisRank) {
-  const FailedAt at{.world_rank = 3, .rank = 1};
+  const FailedAt at{.rank = 1, .members = {2, 3}};
   for (const std::exception_ptr& error :
        {std::make_exception_ptr(std::runtime_error("oops")),
         std::make_exception_ptr(
@@ -91,6 +88,23 @@ TEST(Failure, EverythingElseIsAPeerErrorOfThisRank) {
       EXPECT_EQ(thrown.rank(), 3);
       EXPECT_EQ(std::string(thrown.what()).find("trace"), std::string::npos);
     }
+}
+
+TEST(Failure, ASubGroupHasItsOwnRanksAndTheWorldsBesideThem) {
+  FailedAt at{.rank = 1, .position = 0, .members = {0, 4}};
+  EXPECT_NE(
+      describe_failure(program(), at, "no").find("[pipe] rank 1 (world rank 4) failed"),
+      std::string::npos);
+  at.awaited = Action(ActionKind::ReceiveForward, 1, 0);
+  at.awaited_from = 0;
+  EXPECT_NE(
+      describe_failure(program(), at, "late")
+          .find("rank 1 (world rank 4) waited at 1RECV_F0 for 0SEND_F0 of rank 0 ("),
+      std::string::npos);
+  at.members = {3, 4};
+  EXPECT_NE(
+      describe_failure(program(), at, "late").find(" of rank 0 (world rank 3) (stage"),
+      std::string::npos);
 }
 
 }  // namespace

@@ -119,5 +119,23 @@ TEST(JitStage, RefusesWhatIsNoTensor) {
       refused("def forward(self, x):\n  return {'x': x}"), "got Dict[str, Tensor]"));
 }
 
+// A part that was put into evaluation mode by hand stays there.
+TEST(JitStage, APauseGivesEachSubmoduleItsOwnModeBack) {
+  const char* const forward = "def forward(self, x):\n  return x";
+  torch::jit::Module module = script(forward);
+  torch::jit::Module frozen = script(forward), free = script(forward);
+  module.register_module("frozen", frozen);
+  module.register_module("free", free);
+  frozen.eval();
+  const StagePtr stage = make_jit_stage(module);
+  const auto resume = stage->pause_training();
+  for (const torch::jit::Module& each : {module, frozen, free})
+    EXPECT_FALSE(each.is_training());
+  resume();
+  EXPECT_TRUE(module.is_training());
+  EXPECT_FALSE(frozen.is_training());
+  EXPECT_TRUE(free.is_training());
+}
+
 }  // namespace
 }  // namespace trireme::pipe

@@ -60,9 +60,59 @@ TEST(Report, TextHasMeasuredAndPredictedSideBySide) {
       "wall bubble        5.00 ms             -\n"
       "span bubble        5.00 ms             -\n"
       "bubble share        50.0 %             -\n"
-      "                      busy          idle    peak bytes\n"
-      "rank 0             5.00 ms       5.00 ms           100\n"
-      "rank 1             4.00 ms       6.00 ms           200\n");
+      "                      busy          idle    peak bytes     predicted\n"
+      "rank 0             5.00 ms       5.00 ms           100             -\n"
+      "rank 1             4.00 ms       6.00 ms           200             -\n");
+}
+
+TEST(Report, PredictedPeaksAreWithoutTheWeightsAsTheMeasuredOnes) {
+  StepReport report{
+      .schedule = schedule(), .timelines = timelines(), .peak_bytes = {100, 200}};
+  report.measured = measure(report.schedule, report.timelines);
+  sched::Costs costs;
+  costs.stages = {
+      {.activation_bytes = 90, .weight_bytes = 1000},
+      {.activation_bytes = 150, .weight_bytes = 5000}};
+  report.predict(costs);
+  EXPECT_EQ(report.predicted->peak_bytes, (std::vector<double>{1090, 5150}));
+  EXPECT_EQ(report.predicted_peak_bytes, (std::vector<double>{90, 150}));
+  const std::string table = to_text(report);
+  EXPECT_NE(
+      table.find(
+          "rank 0             5.00 ms       5.00 ms           100            90"),
+      std::string::npos)
+      << table;
+  EXPECT_NE(table.find("           200           150\n"), std::string::npos) << table;
+}
+
+/// An overlap from 1 to 9 ms whose forward takes 5 ms; the backward begins with it, or
+/// after it.
+std::vector<Timeline> overlapped(bool at_once) {
+  ActionTime both{Action::overlap({0, 1}, {1, 0}), 1 * kMs, 9 * kMs};
+  both.forward = {1 * kMs, 6 * kMs};
+  both.backward = {at_once ? 2 * kMs : 6 * kMs, 9 * kMs};
+  return {{.actions = {both}}};
+}
+
+TEST(Report, AnOverlapIsMeasuredOnceAndDrawnAsItsHalves) {
+  for (const bool at_once : {true, false}) {
+    const std::vector<Timeline> timelines = overlapped(at_once);
+    EXPECT_EQ(timelines[0].actions[0].at_once(), at_once);
+    StepReport report{.schedule = sched::parse_csv("0F0,1F0,1B0,0B0\n", "one")};
+    report.measured = measure(report.schedule, timelines);
+    EXPECT_NEAR(report.measured.busy[0], 0.008, 1e-12);
+    ASSERT_EQ(report.measured.timeline[0].size(), 2U);
+    EXPECT_EQ(report.measured.timeline[0][0].action, Action(ActionKind::Forward, 0, 1));
+    EXPECT_NEAR(report.measured.timeline[0][0].end, 0.005, 1e-12);
+    EXPECT_EQ(
+        report.measured.timeline[0][1].action, Action(ActionKind::Backward, 1, 0));
+    EXPECT_NEAR(report.measured.timeline[0][1].start, at_once ? 0.001 : 0.005, 1e-12);
+    const std::string svg = to_svg(report);
+    EXPECT_NE(svg.find("<title>0F1 from"), std::string::npos);
+    EXPECT_NE(svg.find("<title>1B0 from"), std::string::npos);
+    // Boxes of half the height, one below the other.
+    EXPECT_EQ(svg.find("height=\"11.00\"") != std::string::npos, at_once);
+  }
 }
 
 TEST(ReportRanks, RecordsReachEveryRank) {
@@ -86,9 +136,11 @@ TEST(ReportRanks, RecordsReachEveryRank) {
 TEST(ReportRanks, AnOverlapKeepsItsHalves) {
   testing::run_world(testing::Backend::Local, 1, [](const comm::Group& world) {
     const Action both = Action::overlap({0, 7}, {3, 2});
-    const auto all =
-        gather_records(world, {.timeline = {.actions = {{both, 1, 2, 3}}}});
+    const auto all = gather_records(
+        world, {.timeline = {.actions = {{both, 1, 2, 3, {4, 5}, {6, 7}}}}});
     EXPECT_EQ(all[0].timeline.actions[0].action, both);
+    EXPECT_EQ(all[0].timeline.actions[0].forward, (Interval{4, 5}));
+    EXPECT_EQ(all[0].timeline.actions[0].backward, (Interval{6, 7}));
     EXPECT_EQ(all[0].timeline.actions[0].live_bytes, 3);
   });
 }

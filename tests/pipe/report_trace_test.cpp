@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <map>
 
 #include <gtest/gtest.h>
@@ -53,9 +54,41 @@ TEST(ReportTrace, HasTracksArrowsAndBytes) {
   std::sort(ids["f"].begin(), ids["f"].end());
   EXPECT_EQ(ids["f"], (std::vector<std::string>{"b1.0.0", "f0.1.0"}));
   EXPECT_EQ(slices_of_track[0], 4);  // measured
-  EXPECT_EQ(slices_of_track[1], 4);  // messages
-  EXPECT_EQ(slices_of_track[2], 4);  // planned
+  EXPECT_EQ(slices_of_track[1], 0);  // of overlaps, which there are none of
+  EXPECT_EQ(slices_of_track[2], 4);  // messages
+  EXPECT_EQ(slices_of_track[3], 4);  // planned
   EXPECT_EQ(phases["C"], 3);
+}
+
+TEST(ReportTrace, HalvesOfAnOverlapAreSlicesOfTheirOwn) {
+  for (const bool at_once : {true, false}) {
+    StepReport report{.schedule = sched::parse_csv("0F0,1F0,1B0,0B0\n", "one")};
+    ActionTime both{Action::overlap({0, 1}, {1, 0}), 1000, 9000};
+    both.forward = {1000, 6000};
+    both.backward = {at_once ? 2000 : 6000, 9000};
+    report.timelines = {{.actions = {both}}};
+    report.measured = measure(report.schedule, report.timelines);
+    report.peak_bytes = {64};
+    const auto root = nlohmann::json::parse(to_trace(report));
+    EXPECT_EQ(root.at("otherData").at("peak_bytes"), nlohmann::json({64}));
+    std::map<std::string, nlohmann::json> slices;
+    std::vector<std::string> threads;
+    for (const auto& event : root.at("traceEvents")) {
+      if (event.at("ph") == "X")
+        slices[event.at("name")] = event;
+      if (event.at("name") == "thread_name")
+        threads.push_back(event.at("args").at("name"));
+    }
+    ASSERT_EQ(slices.size(), 2U);
+    EXPECT_EQ(slices["0F1"].at("ts"), 0.0);
+    EXPECT_EQ(slices["0F1"].at("dur"), 5.0);
+    EXPECT_EQ(slices["1B0"].at("ts"), at_once ? 1.0 : 5.0);
+    EXPECT_EQ(slices["1B0"].at("cat"), "B");
+    EXPECT_EQ(slices["0F1"].at("tid") != slices["1B0"].at("tid"), at_once);
+    const bool named =
+        std::find(threads.begin(), threads.end(), "rank 0, overlap") != threads.end();
+    EXPECT_EQ(named, at_once);
+  }
 }
 
 }  // namespace

@@ -1,5 +1,8 @@
 #include "trireme/pipe/runtime.h"
 
+#include <chrono>
+#include <thread>
+
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
@@ -111,6 +114,40 @@ TEST(Runtime, KnowsWhereItFailed) {
   two.first.mutable_grad() = at::Tensor();
   two.step();
   EXPECT_EQ(two.first.grad().item<double>(), 15);
+}
+
+TEST(Runtime, TimesTheHalvesOfAnOverlap) {
+  for (const bool at_once : {true, false}) {
+    TwoStages two("0F0,1F0,0F1,(1F1;1B0)OVERLAP_F_B,1B1,0B0,0B1\n");
+    two.runtime.set_overlap(at_once);
+    for (const ActionKind kind : {ActionKind::Forward, ActionKind::Backward})
+      two.runtime.replace(kind, [](ActionContext& context) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(10));
+        context.run();
+      });
+    two.step();
+    const ActionTime& both = two.runtime.timeline().actions.at(3);
+    ASSERT_EQ(both.action.kind(), ActionKind::Overlap);
+    ASSERT_TRUE(both.has_halves());
+    EXPECT_EQ(both.at_once(), at_once);
+    for (const Interval& half : {both.forward, both.backward}) {
+      EXPECT_LE(both.start_ns, half.start_ns);
+      EXPECT_LE(half.end_ns, both.end_ns);
+      EXPECT_GE(half.end_ns - half.start_ns, 10'000'000);
+    }
+    for (const size_t other : {0, 4})
+      EXPECT_FALSE(two.runtime.timeline().actions.at(other).has_halves());
+  }
+}
+
+TEST(Runtime, AnOverlapThatWasReplacedHasNoHalves) {
+  TwoStages two("0F0,1F0,0F1,(1F1;1B0)OVERLAP_F_B,1B1,0B0,0B1\n");
+  two.step();
+  EXPECT_TRUE(two.runtime.timeline().actions.at(3).has_halves());
+  two.runtime.replace(
+      ActionKind::Overlap, [](ActionContext&) { throw std::runtime_error("no"); });
+  EXPECT_THROW(two.step(), std::runtime_error);
+  EXPECT_EQ(two.runtime.timeline().actions.size(), 3U);
 }
 
 }  // namespace

@@ -113,5 +113,22 @@ TEST(StageOwners, OpaqueStagesAreNotSplit) {
   EXPECT_NO_THROW(check_splittable(split, {{1, std::make_shared<Opaque>(true)}}));
 }
 
+TEST(StageOwners, NamesRanksOfASubGroup) {
+  EXPECT_EQ(
+      refusal([] {
+        check_owners({{0}, {}}, {4, 5});
+      }),
+      "[pipe] expected every rank to have a stage, got none on rank 1 (world rank 5); "
+      "make at least as many stages as there are ranks");
+}
+
+TEST(StageOwners, WantsAStore) {
+  EXPECT_NE(
+      refusal([] {
+        check_stages({}, {.store = nullptr}, {});
+      }).find("[pipe] expected a store for gradients, got none"),
+      std::string::npos);
+}
+
 }  // namespace
 }  // namespace trireme::pipe

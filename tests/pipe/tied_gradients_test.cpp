@@ -3,8 +3,10 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include "trireme/comm/collectives.h"
 #include "trireme/core/error.h"
 #include "trireme/pipe/module_stage.h"
+#include "trireme/testing/check.h"
 #include "trireme/testing/world.h"
 
 namespace trireme::pipe {
@@ -118,6 +120,39 @@ TEST(TiedGradientsRanks, RefusesWhatIsNotThere) {
             grad_field()),
         InvalidArgument);
   });
+}
+
+// On all ranks, at once: also on those that only send, or have no part in it.
+TEST(TiedGradientsRanks, WhatIsNotAlikeIsRefusedEverywhere) {
+  const auto refused =
+      [](const at::TensorOptions& options, int64_t size, const std::string& says) {
+        for (const auto backend : {testing::Backend::Local, testing::Backend::Shm})
+          testing::run_world(
+              backend,
+              3,
+              [&](const comm::Group& world) {
+                const at::Tensor w =
+                    (world.rank() == 2 ? at::ones({size}, options) : at::ones({2}))
+                        .set_requires_grad(true);
+                const std::string message = testing::message_of<InvalidArgument>([&] {
+                  TiedGradients(
+                      {{{{0, "w"}, {2, "w"}}}},
+                      {0, 1, 2},
+                      {{world.rank(), stage_with(w)}},
+                      world,
+                      grad_field());
+                });
+                EXPECT_TRUE(testing::contains(message, says));
+                comm::barrier(world);  // the ranks are still in step
+              },
+              {.timeout = std::chrono::seconds(5)});
+      };
+  refused(
+      at::kFloat,
+      3,
+      "got {0, \"w\"} of Float [2] and {2, \"w\"} of Float [3]; tie what");
+  refused(
+      at::kDouble, 2, "got {0, \"w\"} of Float [2] and {2, \"w\"} of Double [2]; tie");
 }
 
 }  // namespace

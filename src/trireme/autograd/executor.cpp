@@ -20,6 +20,10 @@ thread_local Executor* current_executor = nullptr;
 
 Executor::PassScope::PassScope(Executor& executor, const PassOptions& options)
     : self_(executor), grad_mode_(false) {
+  if (options.store == nullptr)
+    throw InvalidArgument(
+        "[autograd] expected a store for the gradients of a pass, got none; leave "
+        "PassOptions::store as it is, which means .grad, or give a GradientMap");
   if (self_.store_ != nullptr)
     throw InvalidArgument(
         "[autograd] expected an executor that is not running a pass, got one that is; "

@@ -41,7 +41,7 @@ struct PassOptions {
   /// The leaves whose gradients are returned instead of stored: the nodes of their
   /// gradient edges, each once. Of their hooks only those of the tensor are called.
   std::span<const NodePtr> inputs;
-  /// Where the gradients of all other leaves go.
+  /// Where the gradients of all other leaves go; never null.
   GradientStore* store = &grad_field();
   /// Leave the graph as it is, for another pass over it.
   bool keep_graph = false;

@@ -4,6 +4,7 @@
 #include <iostream>
 #include <memory>
 
+#include "trireme/cli/bench_executor.h"
 #include "trireme/cli/bench_peer.h"
 #include "trireme/cli/bench_workers.h"
 #include "trireme/core/error.h"
@@ -144,6 +145,19 @@ Record beside_share(
       .goal = 1 / most};
 }
 
+/// What timing the actions takes of the quickest step, in percent.
+Record timing_share(const PipeTimes& times, const std::string& schedule) {
+  Record record{
+      .name = text("linears, ", schedule, ": share of timing the actions"),
+      .limit = 1,
+      .unit = "%"};
+  const double step = smallest(times.ours.at(schedule));
+  if (const auto found = times.timing.find(schedule); found != times.timing.end())
+    for (const double time : found->second.rounds)
+      record.ours.add_round({100 * time / step});
+  return record;
+}
+
 sched::Costs parse_costs_row(const std::vector<double>& row) {
   sched::Costs costs;
   costs.stages.clear();
@@ -280,9 +294,50 @@ std::vector<Record> judge_linears(const PipeTimes& times) {
          .peer = times.torch.at(schedule),
          .goal = goal});
     records.push_back(beside_share(times, schedule, "linears", kRanks, 1.3));
+    records.push_back(timing_share(times, schedule));
   }
   return records;
 }
+
+namespace {
+
+/// The small layers, and what it takes to time their actions.
+PipeTimes measure_linears(Sides& sides, int rounds) {
+  const std::vector<std::string> schedules{"1F1B", "Interleaved1F1B"};
+  PipeTimes times = measure_model(sides, kLinears, schedules, 2 * rounds, 20, false);
+  for (int round = 0; round < 2 * rounds; ++round)
+    for (const std::string& schedule : schedules)
+      sides.measure(
+          {.op = "timing",
+           .model = kLinears,
+           .schedule = schedule,
+           .warm_up = 5,
+           .repetitions = 50},
+          times.timing[schedule]);
+  return times;
+}
+
+std::vector<Record> measure_graphs(Sides& sides, int rounds) {
+  return measure_executor(
+      [&](const GraphCase& one, bool ours) {
+        return sides.ours.times(
+            {.op = ours ? "graph" : "graph_engine",
+             .model = {.layer = one.kind},
+             .warm_up = 3,
+             .repetitions = one.repetitions});
+      },
+      rounds);
+}
+
+/// Whether a part is to run: its name alone spares the other parts; the rest is chosen
+/// by what came out.
+bool is_wanted(const std::string& only, const std::string& part) {
+  const std::vector<std::string> parts{
+      "backward", "executor", "blocks", "linears", "wide"};
+  return only == part || std::find(parts.begin(), parts.end(), only) == parts.end();
+}
+
+}  // namespace
 
 BenchReport bench_pipe(const MeasureOptions& options) {
   const PeerCommand peer =
@@ -295,24 +350,18 @@ BenchReport bench_pipe(const MeasureOptions& options) {
   const int rounds = options.rounds > 0 ? options.rounds : options.quick ? 1 : 3;
   const std::string machine = to_string(describe_machine());
   const double load = load_average();
-  // A part's name alone spares the other parts; the rest is chosen by what came out.
-  const auto wanted = [&](const std::string& part) {
-    const bool names_part = options.only == "backward" || options.only == "blocks" ||
-                            options.only == "linears" || options.only == "wide";
-    return !names_part || options.only == part;
-  };
+  const auto wanted = [&](const char* part) { return is_wanted(options.only, part); };
   BenchReport report;
   if (wanted("backward"))
     append(report.records, measure_backwards(sides, 3 * rounds));
+  if (wanted("executor"))
+    append(report.records, measure_graphs(sides, 7 * rounds));
   if (wanted("blocks"))
     append(
         report.records,
         judge_blocks(measure_model(sides, kBlocks, kSchedules, rounds, 3, true)));
   if (wanted("linears"))
-    append(
-        report.records,
-        judge_linears(measure_model(
-            sides, kLinears, {"1F1B", "Interleaved1F1B"}, 2 * rounds, 20, false)));
+    append(report.records, judge_linears(measure_linears(sides, rounds)));
   if (wanted("wide") && available_cores() >= kWideCores) {
     Sides wide{
         .ours = {"ours", kWideRanks, worker},

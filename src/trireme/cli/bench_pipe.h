@@ -16,6 +16,8 @@ struct PipeTimes {
   std::map<std::string, Samples> torch;
   /// What the simulator says, by schedule.
   std::map<std::string, double> predicted;
+  /// What it takes to time the actions of one step, by schedule.
+  std::map<std::string, Samples> timing;
 };
 
 /// The figures that are asked of the transformer blocks, from what was measured. Pure.

@@ -11,11 +11,13 @@
 #include <torch/csrc/autograd/variable.h>
 
 #include "trireme/autograd/executor.h"
+#include "trireme/cli/bench_executor.h"
 #include "trireme/cli/bench_protocol.h"
 #include "trireme/comm/collectives.h"
 #include "trireme/comm/init.h"
 #include "trireme/core/error.h"
 #include "trireme/core/escape.h"
+#include "trireme/memory/account.h"
 #include "trireme/memory/caching_allocator.h"
 #include "trireme/pipe/overlap_thread.h"
 #include "trireme/pipe/pipeline.h"
@@ -106,6 +108,18 @@ std::vector<pipe::Stage> make_stages(
   return stages;
 }
 
+/// The time that the clock and the notes of a step take, without the step.
+double note_again(const pipe::Timeline& step, pipe::Timeline& again) {
+  const memory::MemoryAccount account;
+  again.actions.clear();
+  const auto start = Clock::now();
+  for (const pipe::ActionTime& one : step.actions) {
+    const int64_t begin = pipe::now_ns();
+    pipe::note_end(again, one.action, begin, account.live());
+  }
+  return since(start);
+}
+
 std::vector<int> owners_for(const std::string& schedule, int ranks) {
   if (schedule.empty())
     return {0};
@@ -140,21 +154,32 @@ PipeWorker::PipeWorker(comm::Group world)
 
 PipeWorker::~PipeWorker() = default;
 
+/// Times `once` on the first rank, while the others wait.
+std::vector<double> PipeWorker::work_alone(
+    const PipeJob& job, const std::function<double()>& once) {
+  std::vector<double> row;
+  for (int i = 0; i < job.warm_up + job.repetitions; ++i) {
+    comm::barrier(world_);
+    const double time = world_.rank() == 0 ? once() : 0;
+    if (i >= job.warm_up)
+      row.push_back(time);
+  }
+  return row;
+}
+
 std::vector<double> PipeWorker::work(const PipeJob& job) {
   std::vector<double> row;
-  if (job.op != "step" && job.op != "profile") {
+  if (job.op == "graph" || job.op == "graph_engine") {
+    GraphBackward graph(job.model.layer);
+    return work_alone(job, [&] { return graph.run(job.op == "graph"); });
+  }
+  if (job.op != "step" && job.op != "profile" && job.op != "timing") {
     WholeModel whole(job.model);
-    for (int i = 0; i < job.warm_up + job.repetitions; ++i) {
-      comm::barrier(world_);
-      double time = 0;
-      if (world_.rank() == 0)
-        time = job.op == "overlap" || job.op == "forward_backward"
-                   ? whole.forward_and_backward(job.op == "overlap")
-                   : whole.backward(job.op);
-      if (i >= job.warm_up)
-        row.push_back(time);
-    }
-    return row;
+    return work_alone(job, [&] {
+      return job.op == "overlap" || job.op == "forward_backward"
+                 ? whole.forward_and_backward(job.op == "overlap")
+                 : whole.backward(job.op);
+    });
   }
   const bool takes_part = !job.schedule.empty() || world_.rank() == 0;
   PipeJob same = job;
@@ -178,6 +203,13 @@ std::vector<double> PipeWorker::work(const PipeJob& job) {
           {stage.forward, stage.input_grad, stage.weight_grad, stage.backward});
     row.push_back(costs.costs.links.empty() ? 0 : costs.costs.links.front().latency);
     return row;
+  }
+  if (job.op == "timing") {
+    prepared_->pipeline.step(prepared_->batch);
+    drop_gradients(prepared_->pipeline.parameters());
+    pipe::Timeline again = prepared_->pipeline.timeline();
+    return work_alone(
+        job, [&] { return note_again(prepared_->pipeline.timeline(), again); });
   }
   for (int i = 0; i < job.warm_up + job.repetitions; ++i) {
     comm::barrier(world_);

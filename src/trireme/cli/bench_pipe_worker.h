@@ -1,5 +1,6 @@
 // Our own side of `bench pipe`: a rank that trains what it is asked for.
 #pragma once
+#include <functional>
 #include <iosfwd>
 #include <memory>
 #include <string>
@@ -16,7 +17,9 @@ struct PipeJob {
   /// CostRow). "fused", "split" and "engine": times of backwards of the whole model on
   /// rank 0, by our executor at once, by our executor in two halves, and by torch's
   /// engine. "forward_backward" and "overlap": a forward and a backward of two
-  /// microbatches, one after the other and both at once.
+  /// microbatches, one after the other and both at once. "graph" and "graph_engine":
+  /// times of backwards of the graph that model.layer names, on rank 0, by our executor
+  /// and by torch's engine. "timing": what it takes to time the actions of a step.
   std::string op = "step";
   PipeModel model;
   /// Empty: one process, rank 0, does it all.
@@ -43,6 +46,8 @@ class PipeWorker {
 
  private:
   struct Prepared;
+  std::vector<double> work_alone(
+      const PipeJob& job, const std::function<double()>& once);
   comm::Group world_;
   /// This rank alone.
   comm::Group alone_;

@@ -38,6 +38,8 @@ struct Unit {
 Unit unit_for(double value, const std::string& unit) {
   if (unit == "KiB")
     return value >= 1024 ? Unit{1024, "MiB"} : Unit{1, "KiB"};
+  if (unit == "%")
+    return {1, "%"};
   if (value >= 1e6)
     return {1e6, "s"};
   if (value >= 1e3)

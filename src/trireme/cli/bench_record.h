@@ -46,7 +46,7 @@ struct Record {
   std::optional<double> limit;
   /// The least ratio that is asked for.
   std::optional<double> goal;
-  /// "us", or "KiB" for memory.
+  /// "us", "KiB" for memory, or "%" for a share.
   std::string unit = "us";
   std::string machine;
   double load = 0;

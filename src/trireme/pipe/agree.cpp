@@ -4,6 +4,7 @@
 
 #include "trireme/core/error.h"
 #include "trireme/pipe/gather_rows.h"
+#include "trireme/pipe/rank_text.h"
 
 namespace trireme::pipe {
 
@@ -29,7 +30,13 @@ void agree(const comm::Group& group, const std::function<void()>& check) {
     for (size_t i = 0; i + 1 < all[rank].size(); ++i)
       theirs.push_back(static_cast<char>(all[rank][i]));
     const int world_rank = group.members()[rank];
-    throw PeerError(world_rank, text("[pipe] rank ", world_rank, ": ", theirs));
+    throw PeerError(
+        world_rank,
+        text(
+            "[pipe] ",
+            rank_text(static_cast<int>(rank), group.members()),
+            ": ",
+            theirs));
   }
 }
 

@@ -3,6 +3,7 @@
 #include <c10/util/Exception.h>
 
 #include "trireme/core/error.h"
+#include "trireme/pipe/rank_text.h"
 #include "trireme/sched/action_text.h"
 #include "trireme/sched/index.h"
 #include "trireme/sched/table.h"
@@ -34,8 +35,8 @@ std::string sender_text(const Program& program, const FailedAt& at) {
   return text(
       " for ",
       sched::to_string(send),
-      " of rank ",
-      program.schedule.owner(at.awaited_from));
+      " of ",
+      rank_text(program.schedule.owner(at.awaited_from), at.members));
 }
 
 }  // namespace
@@ -44,15 +45,15 @@ std::string describe_failure(
     const Program& program, const FailedAt& at, const std::string& what) {
   const auto& list = program.schedule.actions[sched::index(at.rank)];
   if (sched::index(at.position) >= list.size())
-    return text("[pipe] rank ", at.world_rank, " failed: ", what);
+    return text("[pipe] ", rank_text(at.rank, at.members), " failed: ", what);
   const Action& action = list[sched::index(at.position)];
   const std::string deed =
       at.awaited
           ? text("waited at ", sched::to_string(*at.awaited), sender_text(program, at))
           : text("failed at ", sched::to_string(action));
   return text(
-      "[pipe] rank ",
-      at.world_rank,
+      "[pipe] ",
+      rank_text(at.rank, at.members),
       " ",
       deed,
       " (",
@@ -84,12 +85,12 @@ void throw_failure(
   } catch (const c10::Error& e) {
     // Without the stack trace, which says nothing about the model.
     throw PeerError(
-        at.world_rank, describe_failure(program, at, e.what_without_backtrace()));
+        at.world_rank(), describe_failure(program, at, e.what_without_backtrace()));
   } catch (const std::exception& e) {
-    throw PeerError(at.world_rank, describe(e));
+    throw PeerError(at.world_rank(), describe(e));
   } catch (...) {
     throw PeerError(
-        at.world_rank,
+        at.world_rank(),
         describe_failure(program, at, "something that is no std::exception"));
   }
 }

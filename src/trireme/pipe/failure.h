@@ -3,6 +3,7 @@
 #include <exception>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "trireme/pipe/program.h"
 
@@ -10,18 +11,24 @@ namespace trireme::pipe {
 
 /// Where a rank was when it failed.
 struct FailedAt {
-  /// As the world counts.
-  int world_rank = 0;
-  /// As the schedule counts, and the place in its list.
+  /// As the pipeline counts, and the place in the schedule's list.
   int rank = 0;
   int position = 0;
   /// The receive that it waited for, if it did.
   std::optional<sched::Action> awaited{};
   /// The stage that it comes from.
   int awaited_from = 0;
+  /// The ranks in the world of those of the pipeline; empty: the same.
+  std::vector<int> members{};
+
+  int world_rank() const {
+    return members.empty() ? rank : members[static_cast<size_t>(rank)];
+  }
 };
 
 /// "rank 1 failed at 1F3 (stage 1, microbatch 3): …", with the schedule around it.
+/// Ranks are those of the pipeline, with the world's beside them where it counts
+/// otherwise.
 std::string describe_failure(
     const Program& program, const FailedAt& at, const std::string& what);
 

@@ -56,6 +56,20 @@ class JitStage : public StageModule {
   void train(bool on) override { module_.train(on); }
   bool is_training() const override { return module_.is_training(); }
 
+  // A submodule that was frozen by hand must not thaw.
+  std::function<void()> pause_training() override {
+    std::vector<std::pair<torch::jit::Module, bool>> modes;
+    for (const torch::jit::Module& module : module_.modules())
+      if (module.hasattr("training"))
+        modes.emplace_back(module, module.is_training());
+    module_.train(false);
+    return [modes]() mutable {
+      // Each alone: train() would switch the children too.
+      for (auto& [module, on] : modes)
+        module.setattr("training", on);
+    };
+  }
+
   std::optional<std::string> unsplittable() const override {
     return "it is TorchScript: its backward is one opaque node";
   }

@@ -9,6 +9,7 @@
 #include "trireme/pipe/channel_book.h"
 #include "trireme/pipe/core_share.h"
 #include "trireme/pipe/failure.h"
+#include "trireme/pipe/rank_text.h"
 #include "trireme/pipe/stage_owners.h"
 #include "trireme/pipe/step_data.h"
 #include "trireme/pipe/tied_gradients.h"
@@ -77,6 +78,7 @@ struct Pipeline::Impl {
       const sched::Schedule* schedule = nullptr);
   const Program& use(const sched::Schedule& schedule);
   StepResult result(StepData data) const;
+  void tell_others(const std::string& why) const;
 
   PipelineOptions options;
   bool has_loss = false;
@@ -107,7 +109,7 @@ void Pipeline::Impl::join(const comm::Group& outer, const std::vector<Stage>& st
   channels.reset();
   group = outer.split(0, outer.rank());
   channels.emplace(group);
-  place = {group.rank(), find_owners(stages, group)};
+  place = {group.rank(), find_owners(stages, group), group.members()};
   agree(group, [&] { check_stages(stages, options, place.rank_of_stage); });
   if (!options.tied.empty())
     tied = std::make_unique<TiedGradients>(
@@ -160,7 +162,7 @@ Program Pipeline::Impl::prepare(sched::Schedule schedule) const {
 void Pipeline::Impl::carry_out(const Program& program, StepData& data) {
   account.reset_peak();
   const memory::AccountScope scope(account);
-  auto opened = channels->open(program);
+  auto opened = channels->open(program, {.step = data.step, .call = data.call});
   try {
     runtime->run(program, std::move(opened), group.rank(), data);
     if (tied && program.trains)
@@ -175,11 +177,11 @@ void Pipeline::Impl::carry_out(const Program& program, StepData& data) {
     comm::barrier(group);
   } catch (...) {
     const FailedAt at{
-        .world_rank = group.members()[sched::index(group.rank())],
         .rank = group.rank(),
         .position = runtime->position(),
         .awaited = runtime->awaited(),
-        .awaited_from = runtime->awaited_from()};
+        .awaited_from = runtime->awaited_from(),
+        .members = place.members};
     runtime->clear();
     throw_failure(program, at, std::current_exception());
   }
@@ -197,13 +199,13 @@ StepData Pipeline::Impl::run(
   try {
     if (purpose.trains && !c10::GradMode::is_enabled())
       throw InvalidArgument(text(
-          "[pipe] expected grad mode on for a step of rank ",
-          group.rank(),
+          "[pipe] expected grad mode on for a step of ",
+          rank_text(place.rank, place.members),
           ", got it off; call evaluate(), or leave the no-grad scope"));
     if (purpose.trains && !has_loss && place.has(place.last_stage()))
       throw InvalidArgument(text(
-          "[pipe] expected a loss on rank ",
-          group.rank(),
+          "[pipe] expected a loss on ",
+          rank_text(place.rank, place.members),
           ", which has the last stage, got none; give one to the pipeline"));
     const int microbatches =
         given != nullptr ? given->microbatches : count_microbatches(batch, options);
@@ -211,6 +213,7 @@ StepData Pipeline::Impl::run(
     data.keep_outputs = keep_outputs && place.has(place.last_stage());
     data.outputs.resize(data.keep_outputs ? sched::index(microbatches) : 0);
     data.step = steps;
+    data.call = purpose.call;
     data.random_step = batch.step.value_or(trained_steps);
     data.with_extras = given == nullptr;
     last = given != nullptr ? &use(*given) : &program(microbatches, purpose.trains);
@@ -224,9 +227,15 @@ StepData Pipeline::Impl::run(
     channels.reset();  // with what is still under way in them
     if (tied)
       tied->clear();
-    group.abort(error.what());
+    tell_others(error.what());
     throw;
   }
+}
+
+/// Past Group::abort(), which would put the world's rank before the pipeline's.
+void Pipeline::Impl::tell_others(const std::string& why) const {
+  const std::string me = text("[pipe] ", rank_text(place.rank, place.members));
+  group.engine().abort(why.starts_with(me) ? why : text(me, " failed: ", why));
 }
 
 StepResult Pipeline::Impl::result(StepData data) const {
@@ -258,14 +267,19 @@ StepResult Pipeline::step(const Tensors& inputs, const Tensors& targets) {
 StepResult Pipeline::evaluate(const Batch& batch) {
   const at::NoGradGuard no_grad;
   const EvaluationMode mode(impl_->runtime->stages());
-  return impl_->result(
-      impl_->run(batch, {.trains = false}, impl_->options.return_outputs));
+  return impl_->result(impl_->run(
+      batch,
+      {.call = StepCall::Evaluate, .trains = false},
+      impl_->options.return_outputs));
 }
 
 Tensors Pipeline::forward_only(const Batch& batch) {
   const at::NoGradGuard no_grad;
   return impl_
-      ->result(impl_->run(batch, {.trains = false, .needs_targets = false}, true))
+      ->result(impl_->run(
+          batch,
+          {.call = StepCall::ForwardOnly, .trains = false, .needs_targets = false},
+          true))
       .outputs;
 }
 
@@ -320,8 +334,11 @@ const sched::Schedule& Pipeline::schedule(int microbatches) {
 
 StepResult Pipeline::step(const Batch& batch, const sched::Schedule& schedule) {
   const bool trains = has_backward(schedule);
-  return impl_->result(
-      impl_->run(batch, {.trains = trains}, impl_->options.return_outputs, &schedule));
+  return impl_->result(impl_->run(
+      batch,
+      {.call = StepCall::StepWithSchedule, .trains = trains},
+      impl_->options.return_outputs,
+      &schedule));
 }
 
 const Timeline& Pipeline::timeline() const {
@@ -341,8 +358,7 @@ StepReport Pipeline::report(const std::optional<sched::Costs>& costs) const {
   }
   report.measured = measure(report.schedule, report.timelines);
   if (costs)
-    report.predicted =
-        sched::simulate(report.schedule, {.costs = *costs, .details = true});
+    report.predict(*costs);
   return report;
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstdio>
 #include <limits>
 
@@ -21,7 +22,7 @@ using sched::index;
 constexpr double kNanosecond = 1e-9;
 
 /// An action as numbers, for the way between ranks.
-constexpr size_t kRow = 8;
+constexpr size_t kRow = 12;
 std::array<int64_t, kRow> to_row(const ActionTime& one) {
   const Action& a = one.action;
   const Action other = a.kind() == ActionKind::Overlap ? a.backward_half() : a;
@@ -33,7 +34,11 @@ std::array<int64_t, kRow> to_row(const ActionTime& one) {
       other.microbatch(),
       one.start_ns,
       one.end_ns,
-      one.live_bytes};
+      one.live_bytes,
+      one.forward.start_ns,
+      one.forward.end_ns,
+      one.backward.start_ns,
+      one.backward.end_ns};
 }
 
 ActionTime from_row(const int64_t* row) {
@@ -43,7 +48,23 @@ ActionTime from_row(const int64_t* row) {
       kind == ActionKind::Overlap
           ? Action::overlap({number(1), number(2)}, {number(3), number(4)})
           : Action(kind, number(1), number(2));
-  return {action, row[5], row[6], row[7]};
+  return {action, row[5], row[6], row[7], {row[8], row[9]}, {row[10], row[11]}};
+}
+
+double seconds(int64_t ns, int64_t start) {
+  return static_cast<double>(ns - start) * kNanosecond;
+}
+
+/// The action, or its halves if it is known when they ran.
+void add_timed(std::vector<sched::Timed>& list, const ActionTime& one, int64_t start) {
+  const auto add = [&](const Action& action, int64_t from, int64_t to) {
+    list.push_back(
+        {.action = action, .start = seconds(from, start), .end = seconds(to, start)});
+  };
+  if (!one.has_halves())
+    return add(one.action, one.start_ns, one.end_ns);
+  add(one.action.forward_half(), one.forward.start_ns, one.forward.end_ns);
+  add(one.action.backward_half(), one.backward.start_ns, one.backward.end_ns);
 }
 
 struct Span {
@@ -69,9 +90,9 @@ sched::Simulation measure(
     for (const ActionTime& one : timelines[rank].actions) {
       if (!sched::is_compute(one.action.kind()))
         continue;
-      const double from = static_cast<double>(one.start_ns - start) * kNanosecond;
-      const double to = static_cast<double>(one.end_ns - start) * kNanosecond;
-      timed.push_back({.action = one.action, .start = from, .end = to});
+      const double from = seconds(one.start_ns, start);
+      const double to = seconds(one.end_ns, start);
+      add_timed(timed, one, start);
       busy += to - from;
       span = {std::min(span.first, from), std::max(span.last, to)};
     }
@@ -86,6 +107,15 @@ sched::Simulation measure(
   for (const double busy : result.busy)
     result.idle.push_back(result.makespan - busy);
   return result;
+}
+
+void StepReport::predict(const sched::Costs& costs) {
+  predicted = sched::simulate(schedule, {.costs = costs, .details = true});
+  // What was measured is without the weights, which were there before the step.
+  predicted_peak_bytes = predicted->peak_bytes;
+  for (int stage = 0; stage < schedule.stages(); ++stage)
+    predicted_peak_bytes[index(schedule.owner(stage))] -=
+        costs.stage(stage).weight_bytes;
 }
 
 std::vector<RankRecord> gather_records(
@@ -167,14 +197,17 @@ std::string to_text(const StepReport& report) {
        report.predicted
            ? share(report.predicted->wall_bubble, report.predicted->makespan)
            : "-"});
-  add_row(table, "", {"busy", "idle", "peak bytes"});
+  add_row(table, "", {"busy", "idle", "peak bytes", "predicted"});
   for (size_t rank = 0; rank < is.busy.size(); ++rank)
     add_row(
         table,
         text("rank ", rank),
         {milliseconds(is.busy[rank]),
          milliseconds(is.idle[rank]),
-         text(report.peak_bytes[rank])});
+         text(report.peak_bytes[rank]),
+         rank < report.predicted_peak_bytes.size()
+             ? text(std::llround(report.predicted_peak_bytes[rank]))
+             : "-"});
   return table;
 }
 

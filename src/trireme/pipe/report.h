@@ -7,6 +7,7 @@
 
 #include "trireme/comm/group.h"
 #include "trireme/pipe/timeline.h"
+#include "trireme/sched/costs.h"
 #include "trireme/sched/schedule.h"
 #include "trireme/sched/simulate.h"
 
@@ -21,17 +22,22 @@ struct StepReport {
   sched::Schedule schedule;
   /// Makespan, bubbles, busy and idle times as they were, with their details.
   sched::Simulation measured;
-  /// The same by the simulator, if there are costs.
+  /// The same by the simulator, if there are costs; see predict().
   std::optional<sched::Simulation> predicted;
   /// Every action of every rank, messages included.
   std::vector<Timeline> timelines;
   /// The most bytes of tensors that a rank's step has held beside its weights; 0 unless
   /// the program has installed the caching allocator.
   std::vector<int64_t> peak_bytes;
+  /// The same by the simulator: its peak less the weights. Empty without costs.
+  std::vector<double> predicted_peak_bytes;
+
+  /// Simulates the schedule with these costs.
+  void predict(const sched::Costs& costs);
 };
 
 /// What the ranks have done, as a simulation: the computations only, from the first
-/// start on.
+/// start on. An overlap stands there as its two halves.
 sched::Simulation measure(
     const sched::Schedule& schedule, const std::vector<Timeline>& timelines);
 
@@ -43,15 +49,17 @@ struct RankRecord {
 std::vector<RankRecord> gather_records(
     const comm::Group& group, const RankRecord& mine);
 
-/// A table for people: per rank busy, idle and peak; the bubbles, measured and
-/// predicted.
+/// A table for people: per rank busy, idle and peak, measured and predicted; the
+/// bubbles, measured and predicted.
 std::string to_text(const StepReport& report);
 
-/// A picture of the real step; see sched::draw_svg.
+/// A picture of the real step; see sched::draw_svg. The halves of an overlap that ran
+/// at once lie one below the other.
 std::string to_svg(const StepReport& report);
 
-/// A Chrome trace for Perfetto: a process a rank with a track of what was measured and,
-/// if there is a prediction, one of what was planned; arrows for messages.
+/// A Chrome trace for Perfetto: a process a rank with a track of what was measured, one
+/// of the backward halves that ran at once with their forwards and, if there is a
+/// prediction, one of what was planned; arrows for messages.
 std::string to_trace(const StepReport& report);
 
 }  // namespace trireme::pipe

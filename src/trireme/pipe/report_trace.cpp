@@ -1,4 +1,6 @@
 // The Chrome trace of a step; the rest of StepReport is in report.cpp.
+#include <algorithm>
+
 #include <nlohmann/json.hpp>
 
 #include "trireme/core/error.h"
@@ -15,7 +17,7 @@ using sched::Action;
 using sched::ActionKind;
 
 /// The tracks of a rank, from top to bottom.
-enum Track { kMeasured = 0, kMessages = 1, kPlanned = 2 };
+enum Track { kMeasured, kOverlapped, kMessages, kPlanned };
 
 class Trace {
  public:
@@ -27,7 +29,12 @@ class Trace {
       name(rank, 0, "process_name", text("rank ", rank));
       name(rank, kMeasured, "thread_name", "measured");
       name(rank, kMessages, "thread_name", "messages");
-      for (const ActionTime& one : report_.timelines[rank].actions)
+      const auto& actions = report_.timelines[rank].actions;
+      if (std::any_of(actions.begin(), actions.end(), [](const ActionTime& one) {
+            return one.at_once();
+          }))
+        name(rank, kOverlapped, "thread_name", text("rank ", rank, ", overlap"));
+      for (const ActionTime& one : actions)
         add(rank, one);
       if (!report_.predicted)
         continue;
@@ -35,7 +42,14 @@ class Trace {
       for (const sched::Timed& timed : report_.predicted->timeline[rank])
         slice(rank, kPlanned, timed.action, timed.start * 1e6, timed.end * 1e6);
     }
-    return Json{{"traceEvents", std::move(events_)}, {"displayTimeUnit", "ms"}}.dump() +
+    return Json{
+               {"traceEvents", std::move(events_)},
+               {"displayTimeUnit", "ms"},
+               {"otherData",
+                {{"schedule", report_.schedule.name},
+                 {"peak_bytes", report_.peak_bytes},
+                 {"predicted_peak_bytes", report_.predicted_peak_bytes}}}}
+               .dump() +
            "\n";
   }
 
@@ -72,15 +86,31 @@ class Trace {
          {"args", {{"stage", action.stage()}, {"microbatch", action.microbatch()}}}});
   }
 
+  void slice(size_t rank, int track, const Action& action, const Interval& time) {
+    slice(rank, track, action, microseconds(time.start_ns), microseconds(time.end_ns));
+  }
+
+  /// Both on one track if they ran in turn, as on the one thread that ran them.
+  void add_halves(size_t rank, const ActionTime& one) {
+    slice(rank, kMeasured, one.action.forward_half(), one.forward);
+    slice(
+        rank,
+        one.at_once() ? kOverlapped : kMeasured,
+        one.action.backward_half(),
+        one.backward);
+  }
+
   void add(size_t rank, const ActionTime& one) {
     const bool message =
         sched::is_send(one.action.kind()) || sched::is_receive(one.action.kind());
-    slice(
-        rank,
-        message ? kMessages : kMeasured,
-        one.action,
-        microseconds(one.start_ns),
-        microseconds(one.end_ns));
+    if (one.has_halves())
+      add_halves(rank, one);
+    else
+      slice(
+          rank,
+          message ? kMessages : kMeasured,
+          one.action,
+          {one.start_ns, one.end_ns});
     if (message)
       arrows(rank, one);
     if (one.live_bytes > 0)

@@ -1,5 +1,7 @@
 #include "trireme/pipe/runtime.h"
 
+#include <utility>
+
 #include "trireme/core/error.h"
 #include "trireme/sched/index.h"
 
@@ -32,7 +34,7 @@ Runtime::Runtime(std::vector<Stage> stages, Links links, RuntimeOptions options)
 
 void Runtime::run(
     const Program& program,
-    std::vector<std::optional<comm::Channel>> channels,
+    std::vector<std::optional<StepChannel>> channels,
     int rank,
     StepData& data) {
   program_ = &program;
@@ -83,7 +85,11 @@ void Runtime::execute(const Action& action) {
 }
 
 void Runtime::note(const Action& action, int64_t start_ns) {
-  timeline_.actions.push_back({action, start_ns, now_ns(), options_.account.live()});
+  ActionTime& noted = note_end(timeline_, action, start_ns, options_.account.live());
+  if (action.kind() == ActionKind::Overlap) {
+    noted.forward = std::exchange(forward_time_, {});
+    noted.backward = std::exchange(backward_time_, {});
+  }
 }
 
 /// The handler that was put in its place, or the action itself.
@@ -127,13 +133,20 @@ void Runtime::carry_out(const Action& action, autograd::Executor& executor) {
 /// other.
 void Runtime::overlap(const Action& action) {
   if (!overlap_at_once_) {
-    dispatch(action.forward_half(), executor_);
-    dispatch(action.backward_half(), executor_);
+    time_half(action.forward_half(), executor_, forward_time_);
+    time_half(action.backward_half(), executor_, backward_time_);
     return;
   }
   second_thread_.run_both(
-      [&] { dispatch(action.forward_half(), executor_); },
-      [&] { dispatch(action.backward_half(), second_executor_); });
+      [&] { time_half(action.forward_half(), executor_, forward_time_); },
+      [&] { time_half(action.backward_half(), second_executor_, backward_time_); });
+}
+
+void Runtime::time_half(
+    const Action& half, autograd::Executor& executor, Interval& time) {
+  time.start_ns = now_ns();
+  dispatch(half, executor);
+  time.end_ns = now_ns();
 }
 
 void Runtime::announce_last_backward(const Action& half) {

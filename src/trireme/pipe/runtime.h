@@ -12,13 +12,14 @@
 
 #include "trireme/autograd/executor.h"
 #include "trireme/autograd/gradient_sync.h"
-#include "trireme/comm/channel.h"
 #include "trireme/memory/account.h"
 #include "trireme/pipe/cell.h"
+#include "trireme/pipe/channel_book.h"
 #include "trireme/pipe/links.h"
 #include "trireme/pipe/overlap_thread.h"
 #include "trireme/pipe/program.h"
 #include "trireme/pipe/stage_module.h"
+#include "trireme/pipe/stamp.h"
 #include "trireme/pipe/timeline.h"
 
 namespace trireme::pipe {
@@ -45,6 +46,7 @@ struct StepData {
   std::vector<int64_t> first_samples;
   bool keep_outputs = false;
   int64_t step = 0;
+  StepCall call = StepCall::Step;
   /// The step that random numbers belong to.
   int64_t random_step = 0;
 
@@ -88,7 +90,7 @@ class Runtime {
   /// Carries out the list of `rank`. When it throws, position() is where it was.
   void run(
       const Program& program,
-      std::vector<std::optional<comm::Channel>> channels,
+      std::vector<std::optional<StepChannel>> channels,
       int rank,
       StepData& data);
 
@@ -132,6 +134,8 @@ class Runtime {
   void shard(const sched::Action& action);
   void run_extras(const sched::Action& action);
   void note(const sched::Action& action, int64_t start_ns);
+  void time_half(
+      const sched::Action& half, autograd::Executor& executor, Interval& time);
 
   // runtime_messages.cpp
   void expect(const sched::Action& receive);
@@ -139,7 +143,7 @@ class Runtime {
   void await(sched::ActionKind receive, int stage, int microbatch);
   void receive_next(size_t channel);
   void send(const sched::Action& action);
-  int64_t stamp(int stage, int microbatch) const;
+  Stamp stamp(int stage, int microbatch) const;
 
   // runtime_compute.cpp
   void forward(int stage, int microbatch);
@@ -185,13 +189,16 @@ class Runtime {
   int position_ = 0;
   std::optional<sched::Action> awaited_;
   int awaited_from_ = 0;
-  std::vector<std::optional<comm::Channel>> channels_;
+  std::vector<std::optional<StepChannel>> channels_;
   std::vector<std::deque<Expected>> expected_;
   std::vector<Cell> cells_;
   /// The last one that was made: it is often the same for all microbatches.
   at::Tensor root_gradient_;
   double root_weight_ = 0;
   Timeline timeline_;
+  /// Of the overlap that runs; each half writes its own.
+  Interval forward_time_;
+  Interval backward_time_;
 };
 
 }  // namespace trireme::pipe

@@ -1,7 +1,6 @@
 // What a rank sends and receives; the rest of Runtime is in runtime.cpp.
 #include "trireme/core/error.h"
 #include "trireme/pipe/runtime.h"
-#include "trireme/pipe/stamp.h"
 #include "trireme/sched/action_text.h"
 #include "trireme/sched/index.h"
 
@@ -21,13 +20,13 @@ Cell::Arrival& arrival(std::vector<Cell::Arrival>& edges, size_t count, size_t e
 
 }  // namespace
 
-int64_t Runtime::stamp(int stage, int microbatch) const {
-  return Stamp{
+Stamp Runtime::stamp(int stage, int microbatch) const {
+  return {
       .step = data_->step,
+      .call = data_->call,
       .microbatches = program_->schedule.microbatches,
       .microbatch = microbatch,
-      .first_sample = cell(stage, microbatch).first_sample}
-      .to_word();
+      .first_sample = cell(stage, microbatch).first_sample};
 }
 
 /// A receive does not wait: it says what comes next on its channels.
@@ -79,23 +78,7 @@ void Runtime::receive_next(size_t channel) {
   const Stamp got = Stamp::from_word(message.header.word);
   if (forward)
     here.first_sample = got.first_sample;
-  if (message.header.word != stamp(next.stage, next.microbatch))
-    throw InvalidArgument(text(
-        "[pipe] expected microbatch ",
-        next.microbatch,
-        " of ",
-        program_->schedule.microbatches,
-        " in step ",
-        data_->step,
-        " from stage ",
-        next.other,
-        ", got ",
-        got.microbatch == Stamp::kMoves ? text("a step of ")
-                                        : text("microbatch ", got.microbatch, " of "),
-        got.microbatches,
-        " in step ",
-        got.step,
-        "; all ranks must make the same steps with as many microbatches"));
+  channels_[channel]->check(got, stamp(next.stage, next.microbatch));
   Cell::Arrival& place = forward ? arrival(
                                        here.inputs,
                                        links_.in(next.stage).size(),
@@ -113,7 +96,7 @@ void Runtime::send(const Action& action) {
   Cell& here = cell(stage, microbatch);
   const bool forward = action.kind() == ActionKind::SendForward;
   for (const sched::ChannelMap::Use& use : program_->channels.uses(action)) {
-    comm::Message message{.header = {.word = stamp(stage, microbatch)}};
+    comm::Message message{.header = {.word = stamp(stage, microbatch).to_word()}};
     if (forward)
       links_.for_each_output(
           stage,

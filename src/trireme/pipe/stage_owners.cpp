@@ -4,6 +4,7 @@
 
 #include "trireme/core/error.h"
 #include "trireme/pipe/gather_rows.h"
+#include "trireme/pipe/rank_text.h"
 #include "trireme/pipe/tied.h"
 #include "trireme/sched/auto.h"
 #include "trireme/sched/generate.h"
@@ -18,10 +19,15 @@ std::vector<int> find_owners(
   std::vector<int64_t> mine;
   for (const Stage& stage : stages)
     mine.push_back(stage.index);
-  return check_owners(gather_rows(group, mine));
+  return check_owners(gather_rows(group, mine), group.members());
 }
 
-std::vector<int> check_owners(const std::vector<std::vector<int64_t>>& stages_of_rank) {
+std::vector<int> check_owners(
+    const std::vector<std::vector<int64_t>>& stages_of_rank,
+    const std::vector<int>& members) {
+  const auto name = [&members](size_t rank) {
+    return rank_text(static_cast<int>(rank), members);
+  };
   size_t count = 0;
   for (const auto& stages : stages_of_rank)
     count += stages.size();
@@ -29,8 +35,8 @@ std::vector<int> check_owners(const std::vector<std::vector<int64_t>>& stages_of
   for (size_t rank = 0; rank < stages_of_rank.size(); ++rank) {
     if (stages_of_rank[rank].empty())
       throw InvalidArgument(text(
-          "[pipe] expected every rank to have a stage, got none on rank ",
-          rank,
+          "[pipe] expected every rank to have a stage, got none on ",
+          name(rank),
           "; make at least as many stages as there are ranks"));
     for (const int64_t stage : stages_of_rank[rank]) {
       if (stage < 0 || index(stage) >= count)
@@ -41,18 +47,18 @@ std::vector<int> check_owners(const std::vector<std::vector<int64_t>>& stages_of
             count,
             ", got stage ",
             stage,
-            " on rank ",
-            rank,
+            " on ",
+            name(rank),
             "; number them without gaps over all ranks"));
       int& owner = owners[index(stage)];
       if (owner >= 0)
         throw InvalidArgument(text(
             "[pipe] expected stage ",
             stage,
-            " on one rank, got it on rank ",
-            owner,
-            " and on rank ",
-            rank,
+            " on one rank, got it on ",
+            name(index(owner)),
+            " and on ",
+            name(rank),
             "; give each stage to one of them"));
       owner = static_cast<int>(rank);
     }
@@ -135,6 +141,10 @@ void check_stages(
     const std::vector<Stage>& stages,
     const PipelineOptions& options,
     const std::vector<int>& rank_of_stage) {
+  if (options.store == nullptr)
+    throw InvalidArgument(
+        "[pipe] expected a store for gradients, got none; leave the option as it is, "
+        "which means .grad");
   StageShapes known;
   for (const Stage& stage : stages) {
     if (!stage.module)

@@ -13,8 +13,11 @@ namespace trireme::pipe {
 std::vector<int> find_owners(
     const std::vector<Stage>& stages, const comm::Group& group);
 
-/// The same from what the ranks have said; pure.
-std::vector<int> check_owners(const std::vector<std::vector<int64_t>>& stages_of_rank);
+/// The same from what the ranks have said; pure. `members` are the ranks in the world,
+/// for messages.
+std::vector<int> check_owners(
+    const std::vector<std::vector<int64_t>>& stages_of_rank,
+    const std::vector<int>& members = {});
 
 /// The compute-only schedule (or, for a custom one, whatever it is) for so many
 /// microbatches. InvalidArgument if it wants other stages, or elsewhere.

@@ -1,13 +1,21 @@
 // The word on every message of a step.
 #pragma once
 #include <cstdint>
+#include <string>
 
 namespace trireme::pipe {
+
+/// What the program has called; a step has the same call on all ranks.
+enum class StepCall : uint8_t { Step, Evaluate, ForwardOnly, StepWithSchedule };
+
+/// "step()", "evaluate()" and so on.
+std::string to_text(StepCall call);
 
 /// Says whose message it is, so that ranks that do not run the same step notice it, and
 /// which samples it holds. Numbers are cut off to the bits that they have.
 struct Stamp {
-  static constexpr int64_t kStepMask = 0xFF;
+  static constexpr int64_t kStepMask = 0x3F;
+  static constexpr int64_t kCallMask = 0x3;
   static constexpr int64_t kCountMask = 0x3FFF;
   static constexpr int64_t kSampleMask = 0xFFFFFFF;
   /// The microbatch of a message that is about the channel: its sender moves to a
@@ -15,6 +23,7 @@ struct Stamp {
   static constexpr int64_t kMoves = kCountMask;
 
   int64_t step = 0;
+  StepCall call = StepCall::Step;
   int64_t microbatches = 0;
   int64_t microbatch = 0;
   int64_t first_sample = 0;
@@ -24,17 +33,31 @@ struct Stamp {
       return static_cast<uint64_t>(value & mask);
     };
     return static_cast<int64_t>(
-        bits(step, kStepMask) << 56 | bits(microbatches, kCountMask) << 42 |
-        bits(microbatch, kCountMask) << 28 | bits(first_sample, kSampleMask));
+        bits(step, kStepMask) << 58 |
+        bits(static_cast<int64_t>(call), kCallMask) << 56 |
+        bits(microbatches, kCountMask) << 42 | bits(microbatch, kCountMask) << 28 |
+        bits(first_sample, kSampleMask));
   }
   static Stamp from_word(int64_t word) {
     return {
-        .step = word >> 56 & kStepMask,
+        .step = word >> 58 & kStepMask,
+        .call = static_cast<StepCall>(word >> 56 & kCallMask),
         .microbatches = word >> 42 & kCountMask,
         .microbatch = word >> 28 & kCountMask,
         .first_sample = word & kSampleMask};
   }
   bool operator==(const Stamp&) const = default;
 };
+
+/// Who has sent a message, and who has got it: "rank 1".
+struct StampEnds {
+  std::string sender;
+  std::string receiver;
+};
+
+/// Throws InvalidArgument for a message that is not the one that the receiver wants:
+/// says which rank calls what.
+[[noreturn]] void refuse_stamp(
+    const Stamp& got, const Stamp& wanted, const StampEnds& ends);
 
 }  // namespace trireme::pipe

@@ -3,6 +3,7 @@
 #include <numeric>
 
 #include "trireme/core/error.h"
+#include "trireme/pipe/rank_text.h"
 #include "trireme/sched/index.h"
 
 namespace trireme::pipe {
@@ -19,12 +20,12 @@ struct Part {
 std::string where(const RankPlace& place, const Part& part) {
   return text(
       part.name,
-      " on rank ",
-      place.rank,
+      " on ",
+      rank_text(place.rank, place.members),
       " (stage ",
       part.stage,
-      " is on rank ",
-      place.rank_of_stage[index(part.stage)],
+      " is on ",
+      rank_text(place.rank_of_stage[index(part.stage)], place.members),
       ")");
 }
 
@@ -57,8 +58,8 @@ std::vector<Tensors> cut(
           part.name,
           " of stage ",
           part.stage,
-          ", rank ",
-          place.rank,
+          ", ",
+          rank_text(place.rank, place.members),
           ")"));
     }
   }

@@ -11,6 +11,8 @@ namespace trireme::pipe {
 struct RankPlace {
   int rank = 0;
   std::vector<int> rank_of_stage;
+  /// The ranks in the world of those of the pipeline; empty: the same.
+  std::vector<int> members{};
 
   int last_stage() const { return static_cast<int>(rank_of_stage.size()) - 1; }
   bool has(int stage) const {
@@ -21,6 +23,7 @@ struct RankPlace {
 
 /// What is asked of a step.
 struct StepPurpose {
+  StepCall call = StepCall::Step;
   bool trains = true;
   /// Targets are needed; otherwise they may be given.
   bool needs_targets = true;

@@ -7,6 +7,7 @@
 #include <c10/core/GradMode.h>
 
 #include "trireme/core/error.h"
+#include "trireme/pipe/gather_rows.h"
 #include "trireme/sched/index.h"
 
 namespace trireme::pipe {
@@ -27,6 +28,41 @@ at::Tensor find_parameter(
       " in stage ",
       place.stage,
       ", got none; correct the declaration of what is tied"));
+}
+
+/// The shapes of all tied parameters, whoever has them: so every rank sees at the same
+/// time what does not fit, and none waits for a value that will not come.
+StageShapes gather_shapes(
+    const std::vector<Tied>& tied,
+    const std::vector<Stage>& stages,
+    const comm::Group& group) {
+  std::vector<int64_t> mine;
+  for (size_t tie = 0; tie < tied.size(); ++tie)
+    for (size_t place = 0; place < tied[tie].places.size(); ++place) {
+      const TiedParameter& wanted = tied[tie].places[place];
+      if (std::none_of(stages.begin(), stages.end(), [&](const Stage& stage) {
+            return stage.index == wanted.stage;
+          }))
+        continue;
+      const at::Tensor here = find_parameter(stages, wanted);
+      mine.insert(
+          mine.end(),
+          {static_cast<int64_t>(tie),
+           static_cast<int64_t>(place),
+           static_cast<int64_t>(here.scalar_type()),
+           here.dim()});
+      mine.insert(mine.end(), here.sizes().begin(), here.sizes().end());
+    }
+  StageShapes shapes;
+  for (const std::vector<int64_t>& row : gather_rows(group, mine))
+    for (auto at = row.begin(); at != row.end();) {
+      const TiedParameter& place = tied[index(at[0])].places[index(at[1])];
+      const auto sizes = at + 4;
+      shapes[place.stage].push_back(
+          {place.name, {sizes, sizes + at[3]}, static_cast<at::ScalarType>(at[2])});
+      at = sizes + at[3];
+    }
+  return shapes;
 }
 
 }  // namespace
@@ -71,9 +107,12 @@ TiedGradients::TiedGradients(
              comm::Channel(group, {.from = rank, .to = home, .tag = up}),
              comm::Channel(group, {.from = home, .to = rank, .tag = down})});
     }
-    equalise(tie);
     ties_.push_back(std::move(tie));
   }
+  check_tied(
+      tied, static_cast<int>(rank_of_stage.size()), gather_shapes(tied, stages, group));
+  for (const Tie& tie : ties_)
+    equalise(tie);
 }
 
 /// The first place's value goes to all others.
@@ -90,16 +129,8 @@ void TiedGradients::equalise(const Tie& tie) const {
     value = tie.ways.front().down.receive().tensors.at(0);
   }
   for (const Tie::Place& place : tie.places)
-    if (place.here.defined() && !place.here.is_same(value)) {
-      if (place.here.sizes() != value.sizes())
-        throw InvalidArgument(text(
-            "[pipe] expected tied parameters of one shape, got ",
-            place.here.sizes(),
-            " and ",
-            value.sizes(),
-            "; tie parameters that are alike"));
+    if (place.here.defined() && !place.here.is_same(value))
       place.here.copy_(value);
-    }
 }
 
 void TiedGradients::accumulate(

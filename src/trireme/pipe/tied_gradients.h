@@ -16,7 +16,8 @@ namespace trireme::pipe {
 /// since only what this step has added may be summed. All others go on to `store`.
 class TiedGradients final : public autograd::GradientStore {
  public:
-  /// Makes the values equal to those of the first place. Collective over the group.
+  /// Makes the values equal to those of the first place. InvalidArgument on all ranks
+  /// if places differ in shape or dtype. Collective over the group.
   TiedGradients(
       const std::vector<Tied>& tied,
       const std::vector<int>& rank_of_stage,

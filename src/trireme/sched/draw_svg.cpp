@@ -134,20 +134,26 @@ class Picture {
          << "</text>\n<rect class=\"z\" x=\"" << kLabel << "\" y=\"" << y
          << "\" width=\"" << simulation_.makespan * scale_ << "\" height=\"" << kBar
          << "\"/>\n";
-    for (const Timed& timed : simulation_.timeline[rank])
-      draw_action(timed, y);
+    const auto& list = simulation_.timeline[rank];
+    for (size_t i = 0; i < list.size(); ++i) {
+      // The halves of a measured overlap share the row: F above, B below.
+      const bool shares = (i > 0 && list[i].start < list[i - 1].end) ||
+                          (i + 1 < list.size() && list[i + 1].start < list[i].end);
+      const bool below = shares && list[i].action.kind() != ActionKind::Forward;
+      draw_action(list[i], y + (below ? kBar / 2 : 0), shares ? kBar / 2 : kBar);
+    }
   }
 
-  void draw_action(const Timed& timed, double y) {
+  void draw_action(const Timed& timed, double y, double height) {
     const double x = kLabel + timed.start * scale_;
     const double width = (timed.end - timed.start) * scale_;
     out_ << "<g><title>" << to_string(timed.action) << " from " << text(timed.start)
          << " to " << text(timed.end) << "</title><rect class=\""
          << css_of(timed.action.kind()) << "\" x=\"" << x << "\" y=\"" << y
-         << "\" width=\"" << width << "\" height=\"" << kBar << "\"/>";
+         << "\" width=\"" << width << "\" height=\"" << height << "\"/>";
     // Which microbatch, where there is room for it.
     if (width >= 9)
-      out_ << "<text class=\"m\" x=\"" << x + width / 2 << "\" y=\"" << y + kBar / 2
+      out_ << "<text class=\"m\" x=\"" << x + width / 2 << "\" y=\"" << y + height / 2
            << "\">" << timed.action.microbatch() << "</text>";
     out_ << "</g>\n";
   }

@@ -1,0 +1,59 @@
+#include "trireme/pipe/stamp.h"
+
+#include "trireme/core/error.h"
+
+namespace trireme::pipe {
+namespace {
+
+std::string call_text(const Stamp& stamp) {
+  return text(to_text(stamp.call), " with ", stamp.microbatches, " microbatches");
+}
+
+std::string message_text(const Stamp& stamp) {
+  return text(
+      stamp.microbatch == Stamp::kMoves ? text("the move to a larger channel")
+                                        : text("microbatch ", stamp.microbatch),
+      " in step ",
+      stamp.step);
+}
+
+}  // namespace
+
+std::string to_text(StepCall call) {
+  switch (call) {
+    case StepCall::Step:
+      return "step()";
+    case StepCall::Evaluate:
+      return "evaluate()";
+    case StepCall::ForwardOnly:
+      return "forward_only()";
+    case StepCall::StepWithSchedule:
+      return "step() under a given schedule";
+  }
+  return "something else";
+}
+
+void refuse_stamp(const Stamp& got, const Stamp& wanted, const StampEnds& ends) {
+  const Stamp cut = Stamp::from_word(wanted.to_word());
+  if (got.call != cut.call || got.microbatches != cut.microbatches)
+    throw InvalidArgument(text(
+        "[pipe] expected ",
+        ends.sender,
+        " to call ",
+        call_text(cut),
+        ", as ",
+        ends.receiver,
+        " does, got ",
+        call_text(got),
+        "; all ranks must make the same calls with as many microbatches"));
+  throw InvalidArgument(text(
+      "[pipe] expected ",
+      message_text(cut),
+      " from ",
+      ends.sender,
+      ", got ",
+      message_text(got),
+      "; all ranks must make the same calls with as many microbatches"));
+}
+
+}  // namespace trireme::pipe
