@@ -40,6 +40,8 @@ class DataParallel {
 
   /// The module; running it by itself leaves out what forward() does around it.
   const M& module() const { return module_; }
+  /// Not const: a holder that is would give a module that cannot be trained.
+  auto* operator->() { return &*module_; }
   auto* operator->() const { return &*module_; }
   Replica& replica() { return *replica_; }
   const Replica& replica() const { return *replica_; }
