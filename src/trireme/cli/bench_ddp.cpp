@@ -45,7 +45,12 @@ class Side {
     Environment::Variables variables{
         {"OMP_NUM_THREADS", "1"},
         {"TRIREME_BACKEND", "shm"},
-        {"TRIREME_FLIGHT_DIR", ""}};
+        {"TRIREME_FLIGHT_DIR", ""},
+        // Both sides keep the memory that a step gives back. Otherwise the model without
+        // data parallelism pays for fresh pages in every step, the one with its flat
+        // buffers does not, and the difference says nothing.
+        {"MALLOC_MMAP_MAX_", "0"},
+        {"MALLOC_TRIM_THRESHOLD_", text(int64_t{1} << 40)}};
     // Otherwise gloo asks for the address of the host's name, which not every host has.
     if (!Environment::of_process().has("GLOO_SOCKET_IFNAME"))
       variables["GLOO_SOCKET_IFNAME"] = "lo";
