@@ -21,8 +21,7 @@ TEST(DataParallelRanks, Smoke) {
           torch::nn::Linear(4, 8), torch::nn::Linear(8, 8), torch::nn::Linear(8, 1));
       torch::nn::Sequential whole(
           torch::nn::Linear(4, 8), torch::nn::Linear(8, 8), torch::nn::Linear(8, 1));
-      DataParallel model(
-          net, group, {.bucket_bytes = 64, .first_bucket_bytes = 64});
+      DataParallel model(net, group, {.bucket_bytes = 64, .first_bucket_bytes = 64});
       for (size_t i = 0; i < whole->parameters().size(); ++i)
         whole->parameters()[i].data().copy_(net->parameters()[i].data());
       const at::Tensor x = at::arange(16, at::kFloat).view({4, 4}) / 16;
@@ -30,8 +29,8 @@ TEST(DataParallelRanks, Smoke) {
         model.forward(x.narrow(0, 2 * group.rank(), 2)).mean().backward();
         whole->forward(x).mean().backward();
         for (size_t i = 0; i < whole->parameters().size(); ++i)
-          EXPECT_TRUE(at::allclose(
-              net->parameters()[i].grad(), whole->parameters()[i].grad()))
+          EXPECT_TRUE(
+              at::allclose(net->parameters()[i].grad(), whole->parameters()[i].grad()))
               << i;
         net->zero_grad();
         whole->zero_grad();

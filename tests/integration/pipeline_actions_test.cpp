@@ -125,9 +125,13 @@ class LoggedSync : public autograd::GradientSync {
   void last_backward(int stage) override { log.push_back(text("last ", stage)); }
   void reduce(int stage) override { log.push_back(text("reduce ", stage)); }
   void finish() override { log.push_back("finish"); }
+  void leave_to_finish(const std::vector<at::Tensor>& leaves) override {
+    late = leaves.size();
+  }
   void unshard(int stage) override { log.push_back(text("unshard ", stage)); }
   void reshard(int stage) override { log.push_back(text("reshard ", stage)); }
   std::vector<std::string> log;
+  size_t late = 0;
 };
 
 size_t place_of(const std::vector<std::string>& log, const std::string& entry) {

@@ -1,5 +1,8 @@
 // What a pipeline asks of those who reduce gradients over other ranks.
 #pragma once
+#include <vector>
+
+#include <ATen/core/Tensor.h>
 
 namespace trireme::autograd {
 
@@ -21,6 +24,10 @@ class GradientSync {
   virtual void reduce(int stage) = 0;
   /// The step is over: waits for what was started.
   virtual void finish() = 0;
+
+  /// The gradients of these leaves are complete only when finish() is called: other
+  /// stages add to them. Called before the first step; replaces an earlier list.
+  virtual void leave_to_finish(const std::vector<at::Tensor>& leaves) = 0;
 
   /// UNSHARD and RESHARD, for parameters that are spread over the ranks.
   virtual void unshard(int stage) = 0;

@@ -24,9 +24,8 @@ BucketComm::BucketComm(
       parameters_(parameters),
       hooks_(std::move(hooks)),
       riders_(riders),
-      worker_([rank = group.rank(), size = group.size()] {
-        set_log_rank(rank, size);
-      }) {}
+      worker_(
+          [rank = group.rank(), size = group.size()] { set_log_rank(rank, size); }) {}
 
 BucketComm::~BucketComm() {
   // What is under way uses the buckets; it ends by its own deadline.

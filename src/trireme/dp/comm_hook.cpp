@@ -10,8 +10,7 @@ namespace {
 
 class FunctionHook final : public CommHook {
  public:
-  FunctionHook(
-      std::string name, std::function<void(GradBucket&, const Next&)> function)
+  FunctionHook(std::string name, std::function<void(GradBucket&, const Next&)> function)
       : name_(std::move(name)), function_(std::move(function)) {}
   std::string name() const override { return name_; }
   void run(GradBucket& bucket, const Next& next) override { function_(bucket, next); }
@@ -30,8 +29,8 @@ void GradBucket::reduce(const at::Tensor& tensor) const {
 std::shared_ptr<CommHook> make_hook(
     std::string name, std::function<void(GradBucket&, const CommHook::Next&)> run) {
   if (!run)
-    throw InvalidArgument(text(
-        "[dp] expected a function for the hook ", name, ", got none; give one"));
+    throw InvalidArgument(
+        text("[dp] expected a function for the hook ", name, ", got none; give one"));
   return std::make_shared<FunctionHook>(std::move(name), std::move(run));
 }
 

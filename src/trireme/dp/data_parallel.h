@@ -2,6 +2,7 @@
 // module's main type.
 #pragma once
 #include <memory>
+#include <type_traits>
 #include <utility>
 
 #include "trireme/dp/replica.h"
@@ -30,8 +31,8 @@ class DataParallel {
   /// The module's own forward, with its arguments and its result.
   template <class... Args>
   auto forward(Args&&... args) {
-    replica_->before_forward();
-    return replica_->watch(module_->forward(std::forward<Args>(args)...));
+    const auto low_precision = replica_->before_forward();
+    return replica_->watch(module_->forward(prepare(std::forward<Args>(args))...));
   }
   template <class... Args>
   auto operator()(Args&&... args) {
@@ -40,9 +41,8 @@ class DataParallel {
 
   /// The module; running it by itself leaves out what forward() does around it.
   const M& module() const { return module_; }
-  /// Not const: a holder that is would give a module that cannot be trained.
   auto* operator->() { return &*module_; }
-  auto* operator->() const { return &*module_; }
+  const auto* operator->() const { return &*module_; }
   Replica& replica() { return *replica_; }
   const Replica& replica() const { return *replica_; }
 
@@ -55,6 +55,14 @@ class DataParallel {
   void set_weight(int64_t weight) { replica_->set_weight(weight); }
 
  private:
+  template <class T>
+  decltype(auto) prepare(T&& argument) const {
+    if constexpr (std::is_convertible_v<const std::decay_t<T>&, const at::Tensor&>)
+      return replica_->cast_input(argument);
+    else
+      return std::forward<T>(argument);
+  }
+
   M module_;
   std::unique_ptr<Replica> replica_;
 };

@@ -67,15 +67,14 @@ void FlatGradients::put(size_t parameter, const at::Tensor& gradient) const {
         "; leave the shape of .grad as it is"));
   // The way through the dispatcher costs more than the copy of a small gradient.
   if (gradient.dtype() == view.dtype() && gradient.layout() == at::kStrided &&
-      gradient.strides() == view.strides() &&
-      gradient.is_non_overlapping_and_dense() && gradient.device().is_cpu() &&
-      !gradient.is_neg() && !gradient.is_conj()) {
+      gradient.strides() == view.strides() && gradient.is_non_overlapping_and_dense() &&
+      gradient.device().is_cpu() && !gradient.is_neg() && !gradient.is_conj()) {
     if (view.numel() > 0)
-      std::memcpy(
-          view.mutable_data_ptr(), gradient.const_data_ptr(), view.nbytes());
+      std::memcpy(view.mutable_data_ptr(), gradient.const_data_ptr(), view.nbytes());
     return;
   }
-  view.copy_(gradient.requires_grad() ? gradient.detach() : gradient);
+  const at::Tensor plain = gradient.requires_grad() ? gradient.detach() : gradient;
+  view.copy_(plain.is_sparse() ? plain.to_dense() : plain);
 }
 
 void FlatGradients::clear(size_t parameter) const {

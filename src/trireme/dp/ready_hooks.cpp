@@ -1,5 +1,7 @@
 #include "trireme/dp/ready_hooks.h"
 
+#include <utility>
+
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/function_hook.h>
 #include <torch/csrc/autograd/variable.h>
@@ -13,22 +15,24 @@ using autograd::Executor;
 
 class ReadyHooks::Hook final : public torch::autograd::FunctionPostHook {
  public:
-  Hook(ReadyListener& listener, size_t parameter)
-      : listener_(listener), parameter_(parameter) {}
+  Hook(std::shared_ptr<Link> link, size_t parameter)
+      : link_(std::move(link)), parameter_(parameter) {}
   autograd::variable_list operator()(
       const autograd::variable_list& outputs,
       const autograd::variable_list& /*inputs*/) override {
-    listener_.ready(parameter_);
+    if (link_->listener != nullptr)
+      link_->listener->ready(parameter_);
     return outputs;
   }
 
  private:
-  ReadyListener& listener_;
+  std::shared_ptr<Link> link_;
   size_t parameter_;
 };
 
 ReadyHooks::ReadyHooks(
-    const std::vector<Parameter>& parameters, ReadyListener& listener) {
+    const std::vector<Parameter>& parameters, ReadyListener& listener)
+    : link_(std::make_shared<Link>(Link{&listener})) {
   for (const Parameter& parameter : parameters) {
     nodes_.push_back(torch::autograd::impl::grad_accumulator(parameter.tensor));
     for (const auto& hook : nodes_.back()->post_hooks())
@@ -40,11 +44,19 @@ ReadyHooks::ReadyHooks(
             "others reduce in ignore"));
   }
   for (size_t i = 0; i < nodes_.size(); ++i)
-    keys_.push_back(
-        nodes_[i]->add_post_hook(std::make_unique<Hook>(listener, i)));
+    keys_.push_back(nodes_[i]->add_post_hook(std::make_unique<Hook>(link_, i)));
+}
+
+void ReadyHooks::follow(const std::vector<Parameter>& parameters) {
+  for (size_t i = 0; i < parameters.size(); ++i)
+    if (!is_current(i, parameters[i].tensor)) {
+      nodes_[i] = torch::autograd::impl::grad_accumulator(parameters[i].tensor);
+      keys_[i] = nodes_[i]->add_post_hook(std::make_unique<Hook>(link_, i));
+    }
 }
 
 ReadyHooks::~ReadyHooks() {
+  link_->listener = nullptr;
   for (size_t i = 0; i < nodes_.size(); ++i)
     nodes_[i]->del_post_hook(keys_[i]);
 }

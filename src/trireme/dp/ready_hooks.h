@@ -34,9 +34,17 @@ class ReadyHooks {
   /// Whether the parameter still has that node: what is done to a parameter's data can
   /// give it another one.
   bool is_current(size_t parameter, const at::Tensor& tensor) const;
+  /// Hooks also the nodes that parameters have now. Those of graphs that were made
+  /// before still tell.
+  void follow(const std::vector<Parameter>& parameters);
 
  private:
   class Hook;
+  /// What hooks hold: graphs may outlive this object.
+  struct Link {
+    ReadyListener* listener = nullptr;
+  };
+  std::shared_ptr<Link> link_;
   /// Held, since a tensor does not keep its own.
   std::vector<autograd::NodePtr> nodes_;
   std::vector<uintptr_t> keys_;

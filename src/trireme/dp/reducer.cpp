@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "trireme/comm/collective.h"
 #include "trireme/core/error.h"
 #include "trireme/dp/riders.h"
 
@@ -61,7 +62,8 @@ void Reducer::ready(size_t parameter) {
       begin_pass();
     if (open_)
       return count_down(parameter);
-    slots_[parameter].used |= store_of_pass().get(parameters_[parameter].tensor).defined();
+    slots_[parameter].used |=
+        store_of_pass().get(parameters_[parameter].tensor).defined();
     if (options_.gradient_dtype)
       widen(parameter);
   } catch (const PeerError&) {
@@ -87,7 +89,8 @@ void Reducer::open(autograd::GradientStore& store) {
   if (open_)
     throw InvalidArgument(
         "[dp] expected the last round of gradients to have ended, got one that a "
-        "failed backward has left open; renew the world's group and replace this one's");
+        "failed backward has left open; renew the world's group and replace this "
+        "one's");
   store_ = &store;
   stats_.round = round_;
   stats_.start_ns = now_ns();
@@ -144,7 +147,8 @@ void Reducer::count_down(size_t parameter) {
   throw InvalidArgument(text(
       "[dp] expected one gradient for ",
       name,
-      " in a backward, got another one after its bucket was reduced: it is used outside "
+      " in a backward, got another one after its bucket was reduced: it is used "
+      "outside "
       "of forward, or in two checkpointed blocks; set static_graph if every backward "
       "runs the same graph"));
 }
@@ -215,6 +219,8 @@ void Reducer::end_pass() {
     finish();
   } catch (const PeerError&) {
     throw;
+  } catch (const EarlyEnd&) {
+    throw;  // every rank has its own
   } catch (const std::exception& error) {
     comm_->fail(error.what());
     throw;
@@ -274,7 +280,8 @@ void Reducer::check_missing(const std::vector<size_t>& missing) {
       group().rank(),
       " for ",
       list_names(names),
-      "; set find_unused if the loss does not always need them, or name them in ignore"));
+      "; set find_unused if the loss does not always need them, or name them in "
+      "ignore"));
 }
 
 void Reducer::finish() {
@@ -297,6 +304,22 @@ void Reducer::finish() {
   if (comm_->outcome().rebuild)
     rebuild();
   store_ = &autograd::grad_field();
+  last_active_ = comm_->outcome().active;
+  if (throws_on_early_end_)
+    check_early_end();
+}
+
+void Reducer::check_early_end() const {
+  std::vector<int> out_of_inputs;
+  for (size_t rank = 0; rank < last_active_.size(); ++rank)
+    if (last_active_[rank] == 0)
+      out_of_inputs.push_back(static_cast<int>(rank));
+  if (!out_of_inputs.empty())
+    throw EarlyEnd(text(
+        "[dp] expected inputs on all ranks, got none on ",
+        comm::rank_list(out_of_inputs),
+        "; give all ranks the same number of batches, or set throw_on_early_end to "
+        "false"));
 }
 
 bool Reducer::shadow() {
@@ -321,17 +344,22 @@ bool Reducer::shadow() {
   comm_->finish();
   open_ = false;
   ++round_;
+  last_active_ = comm_->outcome().active;
   if (comm_->outcome().rebuild)
     rebuild();
   return true;
 }
 
 void Reducer::leave_to_finish(const std::vector<at::Tensor>& leaves) {
-  for (size_t i = 0; i < slots_.size(); ++i)
-    slots_[i].late = std::any_of(leaves.begin(), leaves.end(), [&](const auto& leaf) {
+  bool changed = false;
+  for (size_t i = 0; i < slots_.size(); ++i) {
+    const bool late = std::any_of(leaves.begin(), leaves.end(), [&](const auto& leaf) {
       return leaf.is_same(parameters_[i].tensor);
     });
-  plan_buckets(std::vector<int>(planned_order_));
+    changed |= std::exchange(slots_[i].late, late) != late;
+  }
+  if (changed)
+    plan_buckets(std::vector<int>(planned_order_));
 }
 
 }  // namespace trireme::dp

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "trireme/comm/group.h"
+#include "trireme/core/error.h"
 #include "trireme/dp/bucket_comm.h"
 #include "trireme/dp/flat_gradients.h"
 #include "trireme/dp/ready_hooks.h"
@@ -33,6 +34,13 @@ struct ReducerOptions {
   CommHooks hooks{};
   /// Passes do not open rounds by themselves: open(), close() and finish() do.
   bool by_hand = false;
+};
+
+/// Another rank is out of inputs, and that was to be an error; all ranks get it at the
+/// end of the same step.
+class EarlyEnd : public InvalidArgument {
+ public:
+  using InvalidArgument::InvalidArgument;
 };
 
 /// Who can say which missing gradients are no mistake.
@@ -63,7 +71,7 @@ class Reducer final : public ReadyListener {
   const ReducerOptions& options() const { return options_; }
   const comm::Group& group() const { return comm_->group(); }
   const FlatGradients& gradients() const { return *gradients_; }
-  const ReadyHooks& hooks() const { return *hooks_; }
+  ReadyHooks& hooks() const { return *hooks_; }
 
   /// Gradients of backwards from here on stay on this rank, until as many resume()s.
   void pause() { ++paused_; }
@@ -72,8 +80,10 @@ class Reducer final : public ReadyListener {
 
   /// This rank's weight in a weighted mean, from the next round on.
   void set_weight(int64_t weight);
-  /// Divide means by the ranks that still have inputs.
+  /// Divide means by the ranks that still have inputs; EarlyEnd from a backward if one
+  /// has none.
   void divide_by_active(bool on) { by_active_ = on; }
+  void throw_on_early_end(bool on) { throws_on_early_end_ = on; }
 
   /// Parameters that the graph of the next backward does not lead to: they count as
   /// ready from its start. By parameter; empty if nobody has looked.
@@ -106,6 +116,9 @@ class Reducer final : public ReadyListener {
   const RoundStats& stats() const { return stats_; }
   const RoundOutcome& outcome() const { return comm_->outcome(); }
   int64_t rounds() const { return round_; }
+  /// Which ranks had inputs in the last round in which one had any; empty if they are
+  /// not counted.
+  const std::vector<int64_t>& last_active() const { return last_active_; }
   /// How often buckets were put in another order.
   int rebuilds() const { return rebuilds_; }
   /// The gradient in the dtype that it was reduced in.
@@ -136,6 +149,7 @@ class Reducer final : public ReadyListener {
   void end_pass();
   void take_missing();
   void check_missing(const std::vector<size_t>& missing);
+  void check_early_end() const;
   bool counts_calls() const { return options_.static_graph && round_ == 0; }
   std::vector<uint8_t> first_flags() const;
   std::vector<uint8_t> last_flags();
@@ -162,7 +176,9 @@ class Reducer final : public ReadyListener {
   int paused_ = 0;
   int64_t weight_ = 1;
   bool by_active_ = false;
+  bool throws_on_early_end_ = false;
   bool has_inputs_ = true;
+  std::vector<int64_t> last_active_;
   std::vector<uint8_t> reached_;
 
   // The round that runs.

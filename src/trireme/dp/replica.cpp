@@ -35,7 +35,9 @@ ReducerOptions reducer_options(const DataParallelOptions& options) {
       .find_unused = options.find_unused,
       .static_graph = options.static_graph,
       .rebuild = options.rebuild,
-      .gradient_dtype = options.gradient_dtype,
+      .gradient_dtype = options.mixed_precision.reduction
+                            ? options.mixed_precision.reduction
+                            : options.gradient_dtype,
       .check_finite = options.check_finite,
       .norm = options.norm,
       .hooks = options.hooks};
@@ -72,8 +74,7 @@ Replica::Replica(
             trained_parameters(all_parameters(), options_.ignore);
         if (options_.init_sync)
           verify(group);
-        return std::make_unique<Reducer>(
-            parameters, group, reducer_options(options_));
+        return std::make_unique<Reducer>(parameters, group, reducer_options(options_));
       }()),
       watch_(*reducer_) {
   if (options_.init_sync)
@@ -94,6 +95,28 @@ std::vector<Parameter> Replica::all_parameters() const {
     }
   }
   return all;
+}
+
+/// Those that every backward reduces, or those that wait for reduce_delayed().
+std::vector<Parameter> Replica::parameters(bool delayed) const {
+  const auto& delay = options_.delay;
+  std::vector<Parameter> chosen;
+  for (Parameter& parameter : trained_parameters(all_parameters(), options_.ignore)) {
+    const bool is_delayed =
+        std::find(delay.begin(), delay.end(), parameter.name) != delay.end();
+    if (is_delayed == delayed)
+      chosen.push_back(std::move(parameter));
+  }
+  if (delayed && chosen.size() != delay.size())
+    throw InvalidArgument(text(
+        "[dp] expected names of trained parameters to delay, each once, got ",
+        list_names(delay),
+        "; correct the list"));
+  if (!delayed && chosen.empty())
+    throw InvalidArgument(
+        "[dp] expected at least one parameter that is reduced by backward, got all of "
+        "them delayed; reduce the gradients with comm::all_reduce() instead");
+  return chosen;
 }
 
 NamedBuffers Replica::buffers() const {
@@ -137,6 +160,7 @@ void Replica::verify(const comm::Group& group) const {
     lines.push_back(text("options: bucket limit ", bytes));
   for (const auto& hook : options_.hooks)
     lines.push_back(text("hook ", hook->name()));
+  lines.push_back(text("delayed: ", list_names(options_.delay)));
   verify_same(group, "model and options", lines);
 }
 
@@ -144,22 +168,33 @@ bool Replica::trains() const {
   return module_.is_training() && c10::GradMode::is_enabled();
 }
 
-void Replica::before_forward() {
-  if (reducer_->is_open())
-    throw InvalidArgument(
-        "[dp] expected the last backward to have ended, got one that failed half way; "
-        "renew the world's group and call replace_group()");
-  if (!trains())
-    return;
+void Replica::check_current() const {
   const auto& parameters = reducer_->parameters();
   for (size_t i = 0; i < parameters.size(); ++i)
-    if (!reducer_->hooks().is_current(i, parameters[i].tensor))
+    if (parameters[i].tensor.requires_grad() &&
+        !reducer_->hooks().is_current(i, parameters[i].tensor))
       throw InvalidArgument(text(
           "[dp] expected parameters to stay as they were when the model was wrapped, "
           "got other data in ",
           parameters[i].name,
           "; move or convert the model first, then wrap it and make the optimizer"));
-  // Once for each round: a rank that only evaluates in between does not hang the others.
+}
+
+std::unique_ptr<LowPrecisionScope> Replica::before_forward() {
+  if (reducer_->is_open())
+    throw InvalidArgument(
+        "[dp] expected the last backward to have ended, got one that failed half way; "
+        "renew the world's group and call replace_group()");
+  std::unique_ptr<LowPrecisionScope> low;
+  if (const auto dtype = options_.mixed_precision.parameters) {
+    low = std::make_unique<LowPrecisionScope>(reducer_->parameters(), *dtype);
+    reducer_->hooks().follow(reducer_->parameters());
+  }
+  if (!trains())
+    return low;
+  check_current();
+  // Once for each round: a rank that only evaluates in between does not hang the
+  // others.
   const bool due = reducer_->rounds() > buffers_round_ && !reducer_->is_paused();
   if (due && !options_.buffers.after_forward)
     sync_buffers();
@@ -168,6 +203,12 @@ void Replica::before_forward() {
     checked_round_ = reducer_->rounds();
     check_replicas();
   }
+  return low;
+}
+
+at::Tensor Replica::cast_input(const at::Tensor& input) const {
+  const auto dtype = options_.mixed_precision.parameters;
+  return dtype ? cast_floating(input, *dtype) : input;
 }
 
 void Replica::begin_watch() {
@@ -182,15 +223,13 @@ void Replica::end_watch() {
 
 /// Of ranks that still have inputs: what the others have is old.
 int Replica::buffer_source() const {
-  const auto& active = reducer_->outcome().active;
+  const auto& active = reducer_->last_active();
   const int wanted = options_.buffers.source;
   if (active.empty() || active[static_cast<size_t>(wanted)] > 0)
     return wanted;
   const auto found = std::find_if(
       active.rbegin(), active.rend(), [](int64_t count) { return count > 0; });
-  return found == active.rend()
-             ? wanted
-             : static_cast<int>(active.rend() - found) - 1;
+  return found == active.rend() ? wanted : static_cast<int>(active.rend() - found) - 1;
 }
 
 void Replica::sync_buffers() {
@@ -202,8 +241,10 @@ void Replica::sync_buffers() {
 
 void Replica::broadcast_state(int source) {
   std::vector<at::Tensor> tensors;
-  for (const Parameter& parameter : reducer_->parameters())
-    tensors.push_back(parameter.tensor);
+  for (const bool delayed : {false, true})
+    if (!delayed || delayed_)
+      for (const Parameter& parameter : parameters(delayed))
+        tensors.push_back(parameter.tensor);
   for (const auto& [name, buffer] : buffers())
     tensors.push_back(buffer);
   broadcast_values(group(), tensors, source);
@@ -217,15 +258,46 @@ void Replica::replace_group(const comm::Group& group) {
   if (options_.init_sync)
     verify(group);
   reducer_->replace_group(group);
+  if (delayed_)
+    delayed_->replace_group(group);
   buffers_round_ = checked_round_ = reducer_->rounds();
   broadcast_state(0);
 }
 
-bool Replica::shadow() {
+void Replica::reduce_delayed() {
+  if (!delayed_)
+    throw InvalidArgument(
+        "[dp] expected parameters in `delay` to reduce, got none; name them in the "
+        "options");
+  delayed_->open();
+  delayed_->close();
+  delayed_->finish();
+}
+
+void Replica::begin_join(const JoinOptions& options) {
+  reducer_->divide_by_active(options.divide_by_active);
+  reducer_->throw_on_early_end(options.throw_on_early_end);
+}
+
+bool Replica::shadow_step() {
   // What the others do before their next forward.
   if (reducer_->rounds() > buffers_round_ && !options_.buffers.after_forward)
     sync_buffers();
   return reducer_->shadow();
+}
+
+/// The rank that had inputs to the end has the newest values.
+void Replica::all_joined() {
+  const auto& active = reducer_->last_active();
+  const auto last = std::find_if(
+      active.rbegin(), active.rend(), [](int64_t count) { return count > 0; });
+  if (last != active.rend())
+    broadcast_state(static_cast<int>(active.rend() - last) - 1);
+}
+
+void Replica::end_join() {
+  reducer_->divide_by_active(false);
+  reducer_->throw_on_early_end(false);
 }
 
 }  // namespace trireme::dp

@@ -8,6 +8,8 @@
 
 #include "trireme/comm/group.h"
 #include "trireme/dp/buffers.h"
+#include "trireme/dp/join.h"
+#include "trireme/dp/low_precision.h"
 #include "trireme/dp/output_watch.h"
 #include "trireme/dp/reducer.h"
 #include "trireme/dp/visit_tensors.h"
@@ -38,9 +40,13 @@ struct DataParallelOptions {
   BufferOptions buffers{};
   /// Names of parameters and buffers that are left alone.
   std::vector<std::string> ignore{};
+  /// Names of parameters that no backward reduces, only reduce_delayed().
+  std::vector<std::string> delay{};
   /// What gradients are added up and reduced in, if it is not the parameters' dtype:
   /// float32 for a model in bfloat16.
   std::optional<c10::ScalarType> gradient_dtype{};
+  /// Compute with copies of the parameters in another dtype.
+  MixedPrecision mixed_precision{};
   /// Refuse NaN and infinity, with rank and parameter, before they spread.
   bool check_finite = false;
   /// Take norms of gradients as they land, for clip_grad_norm().
@@ -57,15 +63,13 @@ struct DataParallelOptions {
 ///
 ///     Replica replica(*module, group);
 ///     at::Tensor output = replica.watch(module->forward(input));
-class Replica {
+class Replica final : public Joinable {
  public:
   Replica(
       torch::nn::Module& module,
       const comm::Group& group,
       DataParallelOptions options = {});
-  ~Replica();
-  Replica(const Replica&) = delete;
-  Replica& operator=(const Replica&) = delete;
+  ~Replica() override;
 
   const DataParallelOptions& options() const { return options_; }
   const comm::Group& group() const { return reducer_->group(); }
@@ -74,15 +78,16 @@ class Replica {
   const RoundStats& stats() const { return reducer_->stats(); }
 
   /// Before a forward: checks that the last backward has ended, and makes buffers
-  /// equal.
-  void before_forward();
+  /// equal. While the result lives, parameters have the dtype to compute in.
+  [[nodiscard]] std::unique_ptr<LowPrecisionScope> before_forward();
+  /// An input in the dtype to compute in.
+  at::Tensor cast_input(const at::Tensor& input) const;
   /// After it: gives its outputs back, each with the same memory and gradient.
   template <class T>
   T watch(T outputs) {
     begin_watch();
-    visit_tensors(outputs, [this](at::Tensor& tensor) {
-      tensor = watch_.watch(tensor);
-    });
+    visit_tensors(
+        outputs, [this](at::Tensor& tensor) { tensor = watch_.watch(tensor); });
     end_watch();
     return outputs;
   }
@@ -104,6 +109,8 @@ class Replica {
   /// How many samples or tokens this rank's next gradients stand for.
   void set_weight(int64_t weight) { reducer_->set_weight(weight); }
 
+  /// Reduces the gradients of the parameters in `delay`, as they are now. Collective.
+  void reduce_delayed();
   /// Makes buffers equal now. Collective.
   void sync_buffers();
   /// All parameters and buffers from one rank. Collective.
@@ -114,13 +121,17 @@ class Replica {
   /// of its first rank. Collective.
   void replace_group(const comm::Group& group);
 
-  /// For a rank that is out of inputs; see Join.
-  bool shadow();
+  void begin_join(const JoinOptions& options) override;
+  bool shadow_step() override;
+  void all_joined() override;
+  void end_join() override;
 
  private:
   NamedBuffers buffers() const;
   std::vector<Parameter> all_parameters() const;
   void verify(const comm::Group& group) const;
+  std::vector<Parameter> parameters(bool delayed) const;
+  void check_current() const;
   void begin_watch();
   void end_watch();
   bool trains() const;
@@ -129,6 +140,8 @@ class Replica {
   torch::nn::Module& module_;
   DataParallelOptions options_;
   std::unique_ptr<Reducer> reducer_;
+  /// Of the parameters in `delay`, if there are any.
+  std::unique_ptr<Reducer> delayed_;
   OutputWatch watch_;
   /// Rounds when buffers were made equal last, and values compared.
   int64_t buffers_round_ = 0;

@@ -11,8 +11,7 @@ namespace trireme::dp {
 
 void write_flags(const at::Tensor& riders, std::span<const uint8_t> flags) {
   TRIREME_ASSERT(riders.numel() == static_cast<int64_t>(flags.size()));
-  at::Tensor bytes =
-      at::empty({riders.numel()}, at::TensorOptions().dtype(at::kByte));
+  at::Tensor bytes = at::empty({riders.numel()}, at::TensorOptions().dtype(at::kByte));
   if (!flags.empty())
     std::memcpy(bytes.mutable_data_ptr(), flags.data(), flags.size());
   riders.copy_(bytes);

@@ -65,8 +65,7 @@ std::vector<std::vector<std::string>> gather_lines(
   comm::all_gather_uneven(group, all, bytes);
   std::vector<std::vector<std::string>> out;
   for (const at::Tensor& one : all) {
-    std::string_view rest(
-        static_cast<const char*>(one.const_data_ptr()), one.nbytes());
+    std::string_view rest(static_cast<const char*>(one.const_data_ptr()), one.nbytes());
     auto& its = out.emplace_back();
     while (!rest.empty()) {
       const size_t end = rest.find('\n');
@@ -133,9 +132,8 @@ void verify_same(
   for (const std::string& line : lines)
     hash = hash_bytes(line, hash);
   const std::vector<int64_t> hashes = gather_numbers(group, one_number(hash));
-  if (std::all_of(hashes.begin(), hashes.end(), [&](int64_t h) {
-        return h == hashes[0];
-      }))
+  if (std::all_of(
+          hashes.begin(), hashes.end(), [&](int64_t h) { return h == hashes[0]; }))
     return;
   const auto all = gather_lines(group, lines);
   size_t longest = 0;

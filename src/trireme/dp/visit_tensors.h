@@ -29,7 +29,7 @@ void visit_tensors(at::Tensor& tensor, F&& f) {
   f(tensor);
 }
 template <class T, class F>
-  requires std::is_arithmetic_v<T> || std::is_enum_v<T>
+requires std::is_arithmetic_v<T> || std::is_enum_v<T>
 void visit_tensors(T&, F&&) {}
 template <class F>
 void visit_tensors(std::string&, F&&) {}

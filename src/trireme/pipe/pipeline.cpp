@@ -116,6 +116,8 @@ void Pipeline::Impl::join(const comm::Group& outer, const std::vector<Stage>& st
         stages,
         group.split(0, group.rank()),
         *options.store);
+  if (options.sync)
+    options.sync->leave_to_finish(tied ? tied->leaves() : std::vector<at::Tensor>());
   const double cores = cores_per_rank(group);
   overlap_at_once = options.overlap == OverlapMode::AtOnce ||
                     (options.overlap == OverlapMode::Auto && cores >= 2);

@@ -145,10 +145,6 @@ void check_stages(
     known[stage.index] = shapes_of(stage.module->parameters());
   }
   check_tied(options.tied, static_cast<int>(rank_of_stage.size()), known);
-  if (options.sync && !options.tied.empty())
-    throw NotSupported(
-        "[pipe] tied parameters and a GradientSync do not go together: the sync would "
-        "reduce them before the stages' gradients are summed; tie them in one stage");
 }
 
 void check_splittable(

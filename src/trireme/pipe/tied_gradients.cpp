@@ -55,6 +55,7 @@ TiedGradients::TiedGradients(
       }
       if (here.defined()) {
         is_tied_[here.unsafeGetTensorImpl()] = true;
+        leaves_.push_back(here);
         tie.is_here = true;
       }
       tie.places.push_back({rank, here});

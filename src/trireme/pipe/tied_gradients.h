@@ -35,6 +35,8 @@ class TiedGradients final : public autograd::GradientStore {
   /// Adds up what the step has left on all ranks, in the order of the places, and adds
   /// the sum to each place's gradient.
   void finish();
+  /// Those of this rank, which get their gradients by finish().
+  const std::vector<at::Tensor>& leaves() const { return leaves_; }
   /// Forgets a step that failed.
   void clear() { step_.clear(); }
 
@@ -63,6 +65,7 @@ class TiedGradients final : public autograd::GradientStore {
 
   autograd::GradientStore& store_;
   std::vector<Tie> ties_;
+  std::vector<at::Tensor> leaves_;
   std::unordered_map<c10::TensorImpl*, bool> is_tied_;
   autograd::GradientMap step_;
 };

@@ -1,0 +1,82 @@
+// Data parallelism inside a pipeline: each stage's gradients over the ranks that have
+// the same stage.
+#pragma once
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "trireme/autograd/gradient_sync.h"
+#include "trireme/comm/group.h"
+#include "trireme/dp/reducer.h"
+
+namespace trireme::dp {
+
+/// The parameters of one stage of this rank.
+struct StageParameters {
+  int stage = 0;
+  std::vector<Parameter> parameters;
+};
+
+/// What it is made with.
+struct StageSyncOptions {
+  BucketLimits limits{};
+  Reduction reduction = Reduction::Mean;
+  std::optional<c10::ScalarType> gradient_dtype{};
+  bool check_finite = false;
+  /// Take norms of gradients as they land, for clip_grad_norm().
+  bool norm = false;
+  CommHooks hooks{};
+  /// Verify that all ranks have the same stages, and give them the values of the first.
+  bool init_sync = true;
+  /// Where the pipeline puts gradients.
+  autograd::GradientStore* store = &autograd::grad_field();
+};
+
+/// Reduces the gradients of a pipeline's stages over the data-parallel axis of a mesh,
+/// stage by stage while the other stages still work. One reducer a stage.
+///
+///     comm::Mesh mesh(world, {{"dp", 2}, {"pp", 2}});
+///     auto sync = std::make_shared<dp::StageSync>(stages, mesh["dp"]);
+///     pipe::Pipeline pipeline(mine, mesh["pp"], loss, {.sync = sync});
+class StageSync final : public autograd::GradientSync {
+ public:
+  /// Collective over the group: all its ranks have the same stages. A parameter of
+  /// several stages is reduced once, when the step ends.
+  StageSync(
+      const std::vector<StageParameters>& stages,
+      const comm::Group& group,
+      const StageSyncOptions& options = {});
+
+  void last_backward(int stage) override;
+  void reduce(int stage) override;
+  void finish() override;
+  /// Parameters are whole on every rank.
+  void unshard(int) override {}
+  void reshard(int) override {}
+  void leave_to_finish(const std::vector<at::Tensor>& leaves) override;
+
+  /// Gradients of steps from here on stay on this rank and add up, until as many
+  /// resume()s.
+  void pause();
+  void resume();
+  /// This rank's weight in a weighted mean.
+  void set_weight(int64_t weight);
+  /// After a failure, or with fewer ranks. Collective.
+  void replace_group(const comm::Group& group);
+
+  const comm::Group& group() const { return group_; }
+  /// One a stage with parameters, by stage.
+  const std::map<int, std::unique_ptr<Reducer>>& reducers() const { return reducers_; }
+
+ private:
+  Reducer* find(int stage) const;
+
+  StageSyncOptions options_;
+  comm::Group group_;
+  std::map<int, std::unique_ptr<Reducer>> reducers_;
+  /// Of parameters that several stages of this rank have.
+  std::vector<at::Tensor> shared_;
+  int paused_ = 0;
+};
+
+}  // namespace trireme::dp

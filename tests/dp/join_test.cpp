@@ -1,0 +1,228 @@
+#include "trireme/dp/join.h"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+#include <torch/nn/modules/batchnorm.h>
+
+#include "small_net.h"
+#include "trireme/comm/collectives.h"
+#include "trireme/dp/data_parallel.h"
+#include "trireme/testing/check.h"
+#include "trireme/testing/world.h"
+
+namespace trireme::dp {
+namespace {
+
+using testing::Backend;
+using testing::message_of;
+using testing::run_world;
+
+constexpr double kRate = 0.125;
+
+void descend(const torch::nn::Module& module) {
+  const at::NoGradGuard no_grad;
+  for (at::Tensor& parameter : module.parameters())
+    if (parameter.grad().defined()) {
+      parameter.sub_(parameter.grad(), kRate);
+      parameter.mutable_grad() = at::Tensor();
+    }
+}
+
+void expect_equal_everywhere(
+    const comm::Group& group, const torch::nn::Module& module) {
+  for (const at::Tensor& parameter : module.parameters()) {
+    at::Tensor first = parameter.detach().clone();
+    comm::broadcast(group, first, 0);
+    EXPECT_TRUE(testing::same(parameter.detach(), first));
+  }
+}
+
+/// Rank r has inputs for `steps + r * more` steps.
+void runs_to_the_end(
+    const comm::Group& group, int steps, int more, const DataParallelOptions& options) {
+  DataParallel model(small_net(), group, options);
+  int made = 0;
+  join({&model.replica()}, [&] {
+    for (; made < steps + group.rank() * more; ++made) {
+      model(exact_batch(2, made)).mean().backward();
+      descend(*model.module());
+    }
+  });
+  EXPECT_EQ(made, steps + group.rank() * more);
+  expect_equal_everywhere(group, *model.module());
+}
+
+TEST(JoinRanks, RanksWithDifferentNumbersOfInputs) {
+  for (const int ranks : {2, 4})
+    for (const int steps : {0, 1, 5})
+      for (const int more : {0, 1, 3})
+        run_world(Backend::Local, ranks, [&](const comm::Group& group) {
+          SCOPED_TRACE(text(ranks, " ranks, ", steps, " and ", more));
+          runs_to_the_end(group, steps, more, {});
+          runs_to_the_end(
+              group,
+              steps,
+              more,
+              {.bucket_bytes = 64, .first_bucket_bytes = 64, .find_unused = true});
+        });
+}
+
+TEST(JoinProcs, RanksWithDifferentNumbersOfInputs) {
+  run_world(Backend::Shm, 2, [](const comm::Group& group) {
+    runs_to_the_end(group, 2, 3, {.bucket_bytes = 64, .first_bucket_bytes = 64});
+  });
+}
+
+/// The gradient of the only parameter, step by step, when rank 1 has one step more.
+std::vector<double> gradients(const comm::Group& group, const JoinOptions& options) {
+  std::vector<double> seen;
+  DataParallel model(
+      torch::nn::Linear(torch::nn::LinearOptions(1, 1).bias(false)), group);
+  join(
+      {&model.replica()},
+      [&] {
+        for (int step = 0; step < 1 + group.rank(); ++step) {
+          model(at::ones({1, 1})).sum().backward();
+          seen.push_back(model->weight.grad().item<double>());
+          model->zero_grad();
+        }
+      },
+      options);
+  return seen;
+}
+
+TEST(JoinRanks, DividesByAllOrByThoseWithInputs) {
+  run_world(Backend::Local, 2, [](const comm::Group& group) {
+    const auto by_all = gradients(group, {});
+    const auto by_active = gradients(group, {.divide_by_active = true});
+    if (group.rank() == 1) {
+      EXPECT_EQ(by_all, (std::vector<double>{1, 0.5}));
+      EXPECT_EQ(by_active, (std::vector<double>{1, 1}));
+    }
+    // The options are of that scope alone.
+    EXPECT_EQ(gradients(group, {})[0], 1);
+  });
+}
+
+TEST(JoinRanks, EqualsTrainingOnAllSamplesThatThereAre) {
+  run_world(Backend::Local, 2, [](const comm::Group& group) {
+    DataParallel model(small_net(), group, {.reduction = Reduction::WeightedMean});
+    auto alone = small_net();
+    // Rank 0: steps 0 and 1; rank 1: steps 0 to 3, with other samples.
+    const auto batch = [](int rank, int step) {
+      return exact_batch(2 + rank, 10 * rank + step);
+    };
+    join({&model.replica()}, [&] {
+      for (int step = 0; step < (group.rank() == 0 ? 2 : 4); ++step) {
+        const at::Tensor x = batch(group.rank(), step);
+        model.set_weight(x.size(0));
+        model(x).mean().backward();
+        descend(*model.module());
+      }
+    });
+    for (int step = 0; step < 4; ++step) {
+      at::Tensor x = batch(1, step);
+      if (step < 2)
+        x = at::cat({batch(0, step), x});
+      alone->forward(x).mean().backward();
+      descend(*alone);
+    }
+    for (size_t i = 0; i < alone->parameters().size(); ++i)
+      EXPECT_TRUE(
+          at::allclose(model->parameters()[i], alone->parameters()[i], 1.3e-6, 1e-5));
+  });
+}
+
+TEST(JoinRanks, NoSyncInside) {
+  run_world(Backend::Local, 2, [](const comm::Group& group) {
+    DataParallel model(small_net(), group);
+    join({&model.replica()}, [&] {
+      for (int step = 0; step < 2 + group.rank(); ++step) {
+        {
+          const auto guard = model.no_sync();
+          model(exact_batch(2, step)).mean().backward();
+        }
+        model(exact_batch(2, step + 5)).mean().backward();
+        descend(*model.module());
+      }
+    });
+    expect_equal_everywhere(group, *model.module());
+  });
+}
+
+TEST(JoinRanks, BuffersComeFromARankThatHasInputs) {
+  run_world(Backend::Local, 2, [](const comm::Group& group) {
+    torch::nn::Sequential net(
+        torch::nn::BatchNorm1d(kInputs), torch::nn::Linear(kInputs, 1));
+    DataParallel model(net, group);
+    join({&model.replica()}, [&] {
+      for (int step = 0; step < 1 + 3 * group.rank(); ++step) {
+        model(exact_batch(4, step)).mean().backward();
+        descend(*net);
+      }
+    });
+    const auto tracked = net->buffers().back();
+    EXPECT_EQ(tracked.item<int64_t>(), 4);  // those of rank 1
+    expect_equal_everywhere(group, *net);
+  });
+}
+
+TEST(JoinRanks, ThrowsOnAllRanksIfAsked) {
+  run_world(Backend::Local, 3, [](const comm::Group& group) {
+    DataParallel model(small_net(), group);
+    int made = 0;
+    const std::string message = message_of<InvalidArgument>([&] {
+      join(
+          {&model.replica()},
+          [&] {
+            for (; made < (group.rank() == 1 ? 2 : 5); ++made)
+              model(exact_batch(2, made)).mean().backward();
+          },
+          {.throw_on_early_end = true});
+    });
+    EXPECT_EQ(made, 2) << "the third step fails";
+    EXPECT_TRUE(testing::contains(
+        message, group.rank() == 1 ? "on this rank" : "none on rank 1"))
+        << message;
+    // As many inputs on all: nothing happens.
+    join(
+        {&model.replica()},
+        [&] { model(exact_batch(2)).mean().backward(); },
+        {.throw_on_early_end = true});
+  });
+}
+
+TEST(JoinRanks, SeveralModels) {
+  run_world(Backend::Local, 2, [](const comm::Group& group) {
+    DataParallel first(small_net(), group);
+    DataParallel second(small_net(), group);
+    join({&first.replica(), &second.replica()}, [&] {
+      for (int step = 0; step < 1 + 2 * group.rank(); ++step) {
+        first(exact_batch(2, step)).mean().backward();
+        second(exact_batch(2, step + 1)).mean().backward();
+        descend(*first.module());
+        descend(*second.module());
+      }
+    });
+    expect_equal_everywhere(group, *first.module());
+    expect_equal_everywhere(group, *second.module());
+  });
+}
+
+TEST(JoinRanks, ErrorsPassAtOnce) {
+  run_world(Backend::Local, 2, [](const comm::Group& group) {
+    DataParallel model(small_net(), group);
+    EXPECT_EQ(
+        message_of<std::logic_error>(
+            [&] { join({&model.replica()}, [] { throw std::logic_error("mine"); }); }),
+        "mine");
+    EXPECT_THROW(join({}, [] {}), InvalidArgument);
+    EXPECT_THROW(join({nullptr}, [] {}), InvalidArgument);
+    bool ran = false;
+    join({&model.replica()}, [&] { ran = true; }, {.enable = false});
+    EXPECT_TRUE(ran);
+  });
+}
+
+}  // namespace
+}  // namespace trireme::dp

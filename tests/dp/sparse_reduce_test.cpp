@@ -1,0 +1,68 @@
+#include "trireme/dp/sparse_reduce.h"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include "trireme/testing/check.h"
+#include "trireme/testing/world.h"
+
+namespace trireme::dp {
+namespace {
+
+using comm::ReduceOp;
+using testing::Backend;
+using testing::run_world;
+using testing::same;
+
+at::Tensor rows(const std::vector<int64_t>& indices, double value) {
+  const auto count = static_cast<int64_t>(indices.size());
+  return at::sparse_coo_tensor(
+      at::tensor(indices, at::kLong).view({1, count}),
+      at::full({count, 2}, value),
+      {5, 2});
+}
+
+TEST(SparseReduceRanks, TheUnionOfAllRows) {
+  for (const Backend backend : {Backend::Local, Backend::Shm})
+    run_world(backend, 3, [](const comm::Group& group) {
+      const std::vector<int64_t> mine[] = {{4, 0, 0}, {0}, {3, 4}};
+      for (const ReduceOp op : {ReduceOp::Sum, ReduceOp::Mean}) {
+        const at::Tensor sum =
+            reduce_sparse(group, rows(mine[group.rank()], 3), at::zeros({5, 2}), op);
+        EXPECT_TRUE(sum.is_coalesced());
+        EXPECT_TRUE(same(
+            sum._indices(), at::tensor(std::vector<int64_t>{0, 3, 4}).view({1, 3})));
+        const at::Tensor wanted =
+            at::tensor({9.0F, 3.0F, 6.0F}).view({3, 1}).expand({3, 2});
+        EXPECT_TRUE(same(sum._values(), op == ReduceOp::Sum ? wanted : wanted / 3));
+      }
+    });
+}
+
+TEST(SparseReduceRanks, RanksWithNothingAndWithEverything) {
+  run_world(Backend::Local, 3, [](const comm::Group& group) {
+    at::Tensor mine;
+    if (group.rank() == 1)
+      mine = rows({}, 0);
+    if (group.rank() == 2)
+      mine = at::ones({5, 2});  // dense all the same
+    const at::Tensor sum = reduce_sparse(group, mine, at::zeros({5, 2}), ReduceOp::Sum);
+    EXPECT_TRUE(same(sum.to_dense(), at::ones({5, 2})));
+    const at::Tensor none = reduce_sparse(group, {}, at::zeros({5, 2}), ReduceOp::Mean);
+    EXPECT_EQ(none._nnz(), 0);
+    EXPECT_TRUE(same(none.to_dense(), at::zeros({5, 2})));
+  });
+}
+
+// 0.1 + 0.2 + 0.3 is another number in another order.
+TEST(SparseReduceRanks, SumsAreInTheOrderOfTheRanks) {
+  run_world(Backend::Local, 3, [](const comm::Group& group) {
+    const float values[] = {1e8F, -1e8F, 1};
+    const at::Tensor sum = reduce_sparse(
+        group, rows({2}, values[group.rank()]), at::zeros({5, 2}), ReduceOp::Sum);
+    EXPECT_EQ(sum._values()[0][0].item<float>(), 1);
+  });
+}
+
+}  // namespace
+}  // namespace trireme::dp

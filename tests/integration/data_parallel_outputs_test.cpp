@@ -1,0 +1,196 @@
+// What forward returns, and what of it the loss needs.
+#include <map>
+
+#include <ATen/ATen.h>
+#include <c10/core/GradMode.h>
+#include <gtest/gtest.h>
+
+#include "../dp/models.h"
+#include "trireme/core/error.h"
+#include "trireme/dp/data_parallel.h"
+#include "trireme/testing/check.h"
+#include "trireme/testing/world.h"
+
+namespace trireme::dp {
+
+/// Three outputs as a type of one's own.
+struct Heads {
+  at::Tensor left, right, trunk;
+  std::string note;
+};
+template <class F>
+void visit_tensors(Heads& heads, F&& f) {
+  f(heads.left);
+  f(heads.right);
+  f(heads.trunk);
+}
+
+namespace {
+
+using testing::Backend;
+using testing::run_world;
+
+/// Block 0, and then block 1 to the left and block 2 to the right, in a type T.
+template <class T>
+class Fork : public Blocks {
+ public:
+  Fork() : Blocks(3) {}
+  T forward(const at::Tensor& x) const {
+    const at::Tensor trunk = block(0, x);
+    const at::Tensor left = block(1, trunk);
+    const at::Tensor right = block(2, trunk);
+    if constexpr (std::is_same_v<T, Heads>)
+      return {left, right, trunk, "heads"};
+    else if constexpr (std::is_same_v<T, std::map<std::string, at::Tensor>>)
+      return {{"left", left}, {"right", right}, {"trunk", trunk}};
+    else if constexpr (std::is_same_v<T, std::vector<at::Tensor>>)
+      return {left, right, trunk};
+    else
+      return T(left, right, trunk);
+  }
+};
+using Tuple = std::tuple<at::Tensor, at::Tensor, at::Tensor>;
+
+at::Tensor left_of(const Tuple& t) {
+  return std::get<0>(t);
+}
+at::Tensor left_of(const std::vector<at::Tensor>& v) {
+  return v[0];
+}
+at::Tensor left_of(const std::map<std::string, at::Tensor>& m) {
+  return m.at("left");
+}
+at::Tensor left_of(const Heads& h) {
+  return h.left;
+}
+
+at::Tensor input(int rank) {
+  return whole_numbers({2, 4}, static_cast<uint64_t>(rank + 1));
+}
+
+/// The loss needs the left output only; the right block keeps undefined gradients.
+template <class T>
+void ignores_the_right(const comm::Group& group, const DataParallelOptions& options) {
+  const auto net = std::make_shared<Fork<T>>();
+  const auto whole = std::make_shared<Fork<T>>();
+  DataParallel model(net, group, options);
+  for (int step = 0; step < 6; ++step) {
+    left_of(model(input(group.rank()))).sum().backward();
+    for (int rank = 0; rank < group.size(); ++rank)
+      (left_of(whole->forward(input(rank))).sum() / group.size()).backward();
+    SCOPED_TRACE(text("step ", step, " of rank ", group.rank()));
+    expect_same_gradients(*net, *whole);
+    for (Blocks* each :
+         {static_cast<Blocks*>(net.get()), static_cast<Blocks*>(whole.get())}) {
+      descend(*each, 0.125);
+      drop_gradients(*each);
+    }
+    expect_same_values(*net, *whole);
+  }
+}
+
+TEST(DataParallelOutputsRanks, OutputsThatTheLossDoesNotNeed) {
+  run_world(Backend::Local, 2, [](const comm::Group& group) {
+    for (const DataParallelOptions& options :
+         {DataParallelOptions{},
+          DataParallelOptions{.bucket_bytes = 1},
+          DataParallelOptions{.bucket_bytes = 1, .find_unused = true},
+          DataParallelOptions{.static_graph = true}}) {
+      ignores_the_right<Tuple>(group, options);
+      ignores_the_right<std::vector<at::Tensor>>(group, options);
+      ignores_the_right<std::map<std::string, at::Tensor>>(group, options);
+      ignores_the_right<Heads>(group, options);
+    }
+  });
+}
+
+TEST(DataParallelOutputsRanks, ABackwardForEachOutput) {
+  for (const bool find_unused : {false, true})
+    run_world(Backend::Local, 2, [&](const comm::Group& group) {
+      const auto net = std::make_shared<Fork<Tuple>>();
+      const auto whole = std::make_shared<Fork<Tuple>>();
+      DataParallel model(net, group, {.bucket_bytes = 1, .find_unused = find_unused});
+      for (int step = 0; step < 3; ++step) {
+        const auto [left, right, trunk] = model(input(group.rank()));
+        left.sum().backward({}, true);
+        right.sum().backward({}, true);
+        right.sum().backward();  // and once more over a graph that was kept
+        for (int rank = 0; rank < 2; ++rank) {
+          const auto [l, r, t] = whole->forward(input(rank));
+          ((l.sum() + 2 * r.sum()) / 2).backward();
+        }
+        SCOPED_TRACE(text("step ", step, " of rank ", group.rank()));
+        expect_same_gradients(*net, *whole);
+      }
+      EXPECT_EQ(model.replica().reducer().rounds(), 9);
+    });
+}
+
+TEST(DataParallelOutputsRanks, SeveralForwardsAndOneBackward) {
+  for (const bool static_graph : {false, true})
+    run_world(Backend::Local, 2, [&](const comm::Group& group) {
+      const auto net = std::make_shared<Blocks>(2);
+      const auto whole = copy_of(*net);
+      DataParallel model(net, group, {.bucket_bytes = 1, .static_graph = static_graph});
+      for (int step = 0; step < 3; ++step) {
+        const at::Tensor first = model(input(group.rank()));
+        const at::Tensor second = model(input(group.rank() + 2));
+        (first + second).sum().backward();
+        for (int rank = 0; rank < 2; ++rank)
+          ((whole->forward(input(rank)) + whole->forward(input(rank + 2))).sum() / 2)
+              .backward();
+        expect_same_gradients(*net, *whole);
+      }
+    });
+}
+
+TEST(DataParallelOutputsRanks, OutputsThatAreDroppedAndOneThatIsUsed) {
+  for (const bool find_unused : {false, true})
+    run_world(Backend::Local, 2, [&](const comm::Group& group) {
+      const auto net = std::make_shared<Blocks>(3);
+      const auto whole = copy_of(*net);
+      DataParallel model(net, group, {.bucket_bytes = 1, .find_unused = find_unused});
+      for (int step = 0; step < 3; ++step) {
+        for (int k = 0; k < 3; ++k)
+          model(input(k), std::vector<int>{0});
+        model(input(group.rank())).sum().backward();
+        for (int rank = 0; rank < 2; ++rank)
+          (whole->forward(input(rank)).sum() / 2).backward();
+        expect_same_gradients(*net, *whole);
+      }
+    });
+}
+
+TEST(DataParallelOutputsRanks, EvaluationOnOneRankHangsNobody) {
+  for (const Backend backend : {Backend::Local, Backend::Shm})
+    run_world(backend, 2, [&](const comm::Group& group) {
+      const auto net = std::make_shared<Blocks>(2);
+      net->register_buffer("count", at::zeros({1}));
+      DataParallel model(net, group);
+      for (int step = 0; step < 3; ++step) {
+        model(input(0)).sum().backward();
+        if (group.rank() == 0) {
+          net->eval();
+          model(input(1));
+          net->train();
+          const c10::AutoGradMode no_grad(false);
+          EXPECT_FALSE(model(input(1)).requires_grad());
+        }
+      }
+      EXPECT_EQ(model.replica().reducer().rounds(), 3);
+    });
+}
+
+TEST(DataParallelOutputsRanks, NoGradLeavesGradientsUndefined) {
+  run_world(Backend::Local, 2, [](const comm::Group& group) {
+    const auto net = std::make_shared<Blocks>(2);
+    DataParallel model(net, group);
+    const c10::AutoGradMode no_grad(false);
+    model(input(0));
+    for (const at::Tensor& parameter : net->parameters())
+      EXPECT_FALSE(parameter.grad().defined());
+  });
+}
+
+}  // namespace
+}  // namespace trireme::dp
