@@ -1,6 +1,6 @@
 // A model that is trained by data parallelism on two ranks with unequal shares of the
-// data. Here the ranks are threads; with comm::init() in place of run_local() they would
-// be processes.
+// data. Here the ranks are threads; with comm::init() in place of run_local() they
+// would be processes.
 //
 //   $ build/release/examples/example_data_parallel
 //   step 0: loss 0.6…
@@ -53,8 +53,7 @@ void train(const comm::Group& world) {
     for (int part = 0; part < kMicrobatches; ++part) {
       const auto backward = [&] {
         const at::Tensor& x = parts[static_cast<size_t>(part)];
-        const at::Tensor loss =
-            (model.forward(x) - target_of(x)).square().sum() / rows;
+        const at::Tensor loss = (model.forward(x) - target_of(x)).square().sum() / rows;
         loss.backward();
         sum += loss.detach() * rows;
       };

@@ -11,8 +11,7 @@ namespace trireme::cli {
 namespace {
 
 TEST(BenchDdpWorker, JobsAreLines) {
-  const DdpJob job{
-      .layers = 3, .width = 8, .batch = 5, .warm_up = 2, .repetitions = 7};
+  const DdpJob job{.layers = 3, .width = 8, .batch = 5, .warm_up = 2, .repetitions = 7};
   const DdpJob same = parse_ddp_job(to_line(job));
   EXPECT_EQ(to_line(same), to_line(job));
   EXPECT_EQ(same.width, 8);

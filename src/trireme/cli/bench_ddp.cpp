@@ -46,9 +46,9 @@ class Side {
         {"OMP_NUM_THREADS", "1"},
         {"TRIREME_BACKEND", "shm"},
         {"TRIREME_FLIGHT_DIR", ""},
-        // Both sides keep the memory that a step gives back. Otherwise the model without
-        // data parallelism pays for fresh pages in every step, the one with its flat
-        // buffers does not, and the difference says nothing.
+        // Both sides keep the memory that a step gives back. Otherwise the model
+        // without data parallelism pays for fresh pages in every step, the one with its
+        // flat buffers does not, and the difference says nothing.
         {"MALLOC_MMAP_MAX_", "0"},
         {"MALLOC_TRIM_THRESHOLD_", text(int64_t{1} << 40)}};
     // Otherwise gloo asks for the address of the host's name, which not every host has.
@@ -73,8 +73,7 @@ void keep_median(Samples& samples) {
 }
 
 Record measure_case(const DdpCase& one, Side& ours, Side& torch, RoundPlan plan) {
-  Record record{
-      .bench = "ddp", .name = one.name, .limit = one.limit, .goal = one.goal};
+  Record record{.bench = "ddp", .name = one.name, .limit = one.limit, .goal = one.goal};
   const Round peer = [&]() -> std::vector<double> {
     if (!torch.missing().empty())
       return {};
@@ -85,7 +84,8 @@ Record measure_case(const DdpCase& one, Side& ours, Side& torch, RoundPlan plan)
       return {};
     }
   };
-  measure_in_turn(record, [&] { return ours.measure(one); }, peer, plan);
+  measure_in_turn(
+      record, [&] { return ours.measure(one); }, peer, plan);
   // Half a peer would be compared with the whole of ours.
   if (!torch.missing().empty())
     record.peer = {};
@@ -157,8 +157,7 @@ BenchReport bench_ddp(const MeasureOptions& options) {
       ours.stop();
       torch.stop();
     }
-    report.records.push_back(
-        measure_case(cases[i], ours, torch, plan_rounds(options)));
+    report.records.push_back(measure_case(cases[i], ours, torch, plan_rounds(options)));
     report.records.back().machine = machine;
     report.records.back().load = load;
   }

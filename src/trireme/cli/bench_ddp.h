@@ -1,4 +1,5 @@
-// `trireme bench ddp`: what data parallelism adds to a step, beside torch's DDP on gloo.
+// `trireme bench ddp`: what data parallelism adds to a step, beside torch's DDP on
+// gloo.
 #pragma once
 #include <optional>
 #include <string>
