@@ -14,7 +14,8 @@ if(TARGET trireme-torch)
   set_target_properties(trireme-torch PROPERTIES INSTALL_RPATH "${TRIREME_TORCH}/lib")
 endif()
 
-install(FILES "${PROJECT_SOURCE_DIR}/bench/peers/comm.py" "${PROJECT_SOURCE_DIR}/bench/peers/pipe.py"
+install(FILES "${PROJECT_SOURCE_DIR}/bench/peers/comm.py" "${PROJECT_SOURCE_DIR}/bench/peers/ddp.py"
+  "${PROJECT_SOURCE_DIR}/bench/peers/pipe.py"
   "${PROJECT_SOURCE_DIR}/bench/peers/schedule.py"
   DESTINATION "${CMAKE_INSTALL_DATADIR}/trireme/peers")
 

@@ -8,6 +8,8 @@
 
 #include "trireme/cli/bench_comm.h"
 #include "trireme/cli/bench_comm_worker.h"
+#include "trireme/cli/bench_ddp.h"
+#include "trireme/cli/bench_ddp_worker.h"
 #include "trireme/cli/bench_json.h"
 #include "trireme/cli/bench_launch.h"
 #include "trireme/cli/bench_peer.h"
@@ -44,6 +46,10 @@ int work_comm(const BenchCommand& command) {
   return run_comm_worker({.thread_ranks = command.worker_threads});
 }
 
+int work_ddp(const BenchCommand&) {
+  return run_ddp_worker(std::cin, std::cout);
+}
+
 int work_launch(const BenchCommand&) {
   return run_launch_worker();
 }
@@ -58,6 +64,7 @@ int work_schedule(const BenchCommand&) {
 
 constexpr Bench kBenches[] = {
     {"comm", bench_comm, work_comm},
+    {"ddp", bench_ddp, work_ddp},
     {"launch", bench_launch, work_launch},
     {"pipe", bench_pipe, work_pipe},
     {"schedule", bench_schedule, work_schedule},
@@ -162,7 +169,7 @@ void add_bench(CLI::App& app, int& exit_code) {
   CLI::App* bench =
       app.add_subcommand("bench", "Figures beside PyTorch: ours and the peer in turn");
   CLI::Option* what = bench->add_option(
-      "WHAT", command->what, "The benchmark: comm, launch, pipe or schedule");
+      "WHAT", command->what, "The benchmark: comm, ddp, launch, pipe or schedule");
   bench->add_flag("--quick", command->measure.quick, "Fewer rounds: under a minute");
   bench->add_flag(
       "--check",
@@ -190,7 +197,7 @@ void add_bench(CLI::App& app, int& exit_code) {
   bench->footer("Example: trireme bench comm --quick --json comm.json");
   bench->callback([command, what, &exit_code] {
     if (what->empty() && command->worker.empty())
-      throw CLI::RequiredError("WHAT (comm, launch, pipe or schedule)");
+      throw CLI::RequiredError("WHAT (comm, ddp, launch, pipe or schedule)");
     exit_code = run_command(*command);
   });
 }

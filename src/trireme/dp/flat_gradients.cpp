@@ -4,6 +4,7 @@
 #include <map>
 
 #include <ATen/Functions.h>
+#include <ATen/core/LegacyTypeDispatch.h>
 
 #include "trireme/core/error.h"
 
@@ -22,6 +23,9 @@ at::Tensor make_view(
 FlatGradients::FlatGradients(
     Layout layout, const std::vector<Parameter>& parameters, const comm::Group& group)
     : layout_(std::move(layout)), views_(parameters.size()) {
+  // For autograd they are tensors of their own: optimizers detach gradients in place,
+  // which views refuse.
+  const at::AutoDispatchBelowADInplaceOrView plain;
   std::map<c10::ScalarType, at::Tensor> buffers;
   for (const Layout::Buffer& buffer : layout_.buffers)
     buffers[buffer.dtype] =
