@@ -92,6 +92,8 @@ void Reducer::open(autograd::GradientStore& store) {
         "failed backward has left open; renew the world's group and replace this "
         "one's");
   store_ = &store;
+  if (!store.is_grad_field())
+    leave_places(autograd::grad_field());
   stats_.round = round_;
   stats_.start_ns = now_ns();
   comm_->begin(

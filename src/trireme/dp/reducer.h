@@ -155,6 +155,7 @@ class Reducer final : public ReadyListener {
   std::vector<uint8_t> last_flags();
 
   // reducer_gradients.cpp: gradients and their places.
+  void leave_places(autograd::GradientStore& store);
   void put(size_t parameter);
   void widen(size_t parameter);
   void check_finite(size_t parameter);

@@ -25,6 +25,16 @@ ParameterSize Reducer::size_of(const Parameter& parameter) const {
       .sparse = parameter.sparse};
 }
 
+/// Another store than `.grad`: what it and `.grad` hold must not change when the places
+/// are used for the other.
+void Reducer::leave_places(autograd::GradientStore& store) {
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    const at::Tensor gradient = store.get(parameters_[i].tensor);
+    if (gradient.defined() && gradients_->holds(i, gradient))
+      store.set(parameters_[i].tensor, gradient.clone());
+  }
+}
+
 /// Brings a complete gradient to its place.
 void Reducer::put(size_t parameter) {
   const at::Tensor& tensor = parameters_[parameter].tensor;
@@ -103,6 +113,8 @@ void Reducer::give_back() {
   }
   for (Slot& slot : slots_)
     slot.used = slot.begun = false;
+  if (!store_->is_grad_field())
+    leave_places(*store_);
 }
 
 void Reducer::plan_buckets(const std::vector<int>& order) {
