@@ -22,6 +22,14 @@ at::Tensor input(int rank) {
   return whole_numbers({2, 4}, static_cast<uint64_t>(rank + 1));
 }
 
+/// Hooks, and a bucket for each parameter.
+DataParallelOptions with_hooks(const CommHooks& hooks) {
+  DataParallelOptions options;
+  options.bucket_bytes = 1;
+  options.hooks = hooks;
+  return options;
+}
+
 /// The gradients of a backward with these hooks, beside those without.
 void compare(
     const comm::Group& group,
@@ -30,7 +38,7 @@ void compare(
   const auto plain = std::make_shared<Blocks>(2);
   const auto hooked = std::make_shared<Blocks>(2);
   DataParallel without(plain, group, {.bucket_bytes = 1});
-  DataParallel with(hooked, group, {.bucket_bytes = 1, .hooks = hooks});
+  DataParallel with(hooked, group, with_hooks(hooks));
   for (int step = 0; step < 3; ++step) {
     drop_gradients(*plain);
     drop_gradients(*hooked);
@@ -128,7 +136,7 @@ TEST(CommHookRanks, ABufferOfAnotherSizeIsRefused) {
       next(bucket);
       bucket.buffer() = bucket.buffer().narrow(0, 0, 1);
     });
-    DataParallel model(std::make_shared<Blocks>(1), group, {.hooks = {cut}});
+    DataParallel model(std::make_shared<Blocks>(1), group, with_hooks({cut}));
     EXPECT_TRUE(contains(
         message_of<Error>([&] { model(input(0)).sum().backward(); }),
         "expected the hook cut to leave a buffer of"));

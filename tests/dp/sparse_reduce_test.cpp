@@ -30,8 +30,8 @@ TEST(SparseReduceRanks, TheUnionOfAllRows) {
         const at::Tensor sum =
             reduce_sparse(group, rows(mine[group.rank()], 3), at::zeros({5, 2}), op);
         EXPECT_TRUE(sum.is_coalesced());
-        EXPECT_TRUE(same(
-            sum._indices(), at::tensor(std::vector<int64_t>{0, 3, 4}).view({1, 3})));
+        EXPECT_TRUE(
+            same(sum._indices(), at::tensor({0, 3, 4}, at::kLong).view({1, 3})));
         const at::Tensor wanted =
             at::tensor({9.0F, 3.0F, 6.0F}).view({3, 1}).expand({3, 2});
         EXPECT_TRUE(same(sum._values(), op == ReduceOp::Sum ? wanted : wanted / 3));

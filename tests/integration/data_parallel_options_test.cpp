@@ -244,15 +244,21 @@ TEST(DataParallelOptionsRanks, FrozenParametersComeFromRankZero) {
   });
 }
 
+DataParallelOptions ignoring(const std::string& name) {
+  DataParallelOptions options;
+  options.ignore.push_back(name);
+  return options;
+}
+
 TEST(DataParallelOptionsRanks, IgnoredParametersAreLeftAlone) {
   run_world(Backend::Local, 2, [](const comm::Group& group) {
     const auto net = std::make_shared<Blocks>(2, 4, at::kDouble, group.rank());
     const at::Tensor before = net->weight(1).detach().clone();
-    DataParallel model(net, group, {.ignore = {"w1"}});
+    DataParallel model(net, group, ignoring("w1"));
     EXPECT_TRUE(same(net->weight(1).detach(), before));
     (net->weight(1).sum() * (group.rank() + 1) + model(input(0)).sum() * 0).backward();
     EXPECT_TRUE(same(net->weight(1).grad(), at::full_like(before, group.rank() + 1)));
-    EXPECT_THROW(DataParallel(net, group, {.ignore = {"w7"}}), InvalidArgument);
+    EXPECT_THROW(DataParallel(net, group, ignoring("w7")), InvalidArgument);
   });
 }
 

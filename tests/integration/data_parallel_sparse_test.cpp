@@ -41,8 +41,8 @@ class Words : public torch::nn::Module {
 };
 
 at::Tensor indices_of(int rank) {
-  return rank == 0 ? at::tensor(std::vector<int64_t>{0, 1, 1, 1}).view({2, 2})
-                   : at::tensor(std::vector<int64_t>{1, 4, 3, 0}).view({2, 2});
+  return rank == 0 ? at::tensor({0, 1, 1, 1}, at::kLong).view({2, 2})
+                   : at::tensor({1, 4, 3, 0}, at::kLong).view({2, 2});
 }
 
 void expect_as_one(const comm::Group& group, const DataParallelOptions& options) {

@@ -98,6 +98,7 @@ class BucketComm {
   void finish();
   /// Tells the others that this rank cannot go on.
   void fail(const std::string& why);
+  bool has_failed() const { return failed_; }
 
   const RoundOutcome& outcome() const { return outcome_; }
   const at::Tensor& sparse_result(size_t bucket) const { return sparse_[bucket]; }

@@ -21,7 +21,8 @@ class OutputWatch::Sink final : public autograd::Node {
         alive_(std::move(alive)) {}
 
   autograd::variable_list apply(autograd::variable_list&& gradients) override {
-    if (Reducer* reducer = link_->reducer) {
+    Reducer* reducer = link_->reducer;
+    if (reducer != nullptr && reducer->hooks().in_pass()) {
       reducer->begin_pass();
       output_->round = reducer->rounds();
     }

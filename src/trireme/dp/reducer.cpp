@@ -33,7 +33,7 @@ void Reducer::replace_group(const comm::Group& group) {
   // A thread and an order of calls of its own: the model may use the group as well.
   comm_ = std::make_unique<BucketComm>(
       group.split(0, group.rank()), parameters_, options_.hooks, riders);
-  open_ = false;
+  open_ = abandoned_ = false;
   for (Slot& slot : slots_)
     slot.used = slot.begun = false;
   plan_buckets(
@@ -58,9 +58,9 @@ void Reducer::set_weight(int64_t weight) {
 
 void Reducer::ready(size_t parameter) {
   try {
-    if (!open_)
+    if (!open_ || abandoned_)
       begin_pass();
-    if (open_)
+    if (open_ && !abandoned_)
       return count_down(parameter);
     slots_[parameter].used |=
         store_of_pass().get(parameters_[parameter].tensor).defined();
@@ -75,10 +75,26 @@ void Reducer::ready(size_t parameter) {
 }
 
 void Reducer::begin_pass() {
-  if (options_.by_hand || open_ || paused_ > 0)
+  if (options_.by_hand || (open_ && !abandoned_) || paused_ > 0)
     return;
   open();
-  at_end_of_pass([this] { end_pass(); });
+  // A pass that fails drops what was to be called at its end.
+  const std::shared_ptr<Reducer> end(this, [](Reducer* self) { self->abandon(); });
+  at_end_of_pass([end] { end->end_pass(); });
+}
+
+/// Unless the round has ended: the others must not wait for the rest of it.
+void Reducer::abandon() noexcept {
+  if (!open_ || std::exchange(abandoned_, true) || comm_->has_failed())
+    return;
+  try {
+    comm_->fail(text(
+        "[dp] the backward of rank ",
+        group().rank(),
+        " failed before all its gradients were there"));
+  } catch (const std::exception&) {
+    return;  // the first error counts
+  }
 }
 
 void Reducer::open() {
