@@ -125,6 +125,7 @@ class LoggedSync : public autograd::GradientSync {
   void last_backward(int stage) override { log.push_back(text("last ", stage)); }
   void reduce(int stage) override { log.push_back(text("reduce ", stage)); }
   void finish() override { log.push_back("finish"); }
+  void abandon() noexcept override { log.push_back("abandon"); }
   void leave_to_finish(const std::vector<at::Tensor>& leaves) override {
     late = leaves.size();
   }

@@ -25,6 +25,10 @@ class GradientSync {
   /// The step is over: waits for what was started.
   virtual void finish() = 0;
 
+  /// The step has failed: stops what was started, on this rank. Others have heard of
+  /// the failure.
+  virtual void abandon() noexcept = 0;
+
   /// The gradients of these leaves are complete only when finish() is called: other
   /// stages add to them. Called before the first step; replaces an earlier list.
   virtual void leave_to_finish(const std::vector<at::Tensor>& leaves) = 0;

@@ -99,6 +99,9 @@ class BucketComm {
   /// Tells the others that this rank cannot go on.
   void fail(const std::string& why);
   bool has_failed() const { return failed_; }
+  /// Returns when the thread has nothing more to do. After a failure, so that this rank
+  /// touches nobody's memory any more when it goes on.
+  void drain() { worker_.drain(); }
 
   const RoundOutcome& outcome() const { return outcome_; }
   const at::Tensor& sparse_result(size_t bucket) const { return sparse_[bucket]; }

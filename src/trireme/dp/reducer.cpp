@@ -67,9 +67,11 @@ void Reducer::ready(size_t parameter) {
     if (options_.gradient_dtype)
       widen(parameter);
   } catch (const PeerError&) {
+    comm_->drain();
     throw;
   } catch (const std::exception& error) {
     comm_->fail(error.what());
+    comm_->drain();
     throw;
   }
 }
@@ -83,15 +85,16 @@ void Reducer::begin_pass() {
   at_end_of_pass([end] { end->end_pass(); });
 }
 
-/// Unless the round has ended: the others must not wait for the rest of it.
 void Reducer::abandon() noexcept {
-  if (!open_ || std::exchange(abandoned_, true) || comm_->has_failed())
+  if (!open_ || std::exchange(abandoned_, true))
     return;
   try {
-    comm_->fail(text(
-        "[dp] the backward of rank ",
-        group().rank(),
-        " failed before all its gradients were there"));
+    if (!comm_->has_failed())
+      comm_->fail(text(
+          "[dp] the backward of rank ",
+          group().rank(),
+          " failed before all its gradients were there"));
+    comm_->drain();
   } catch (const std::exception&) {
     return;  // the first error counts
   }
@@ -236,11 +239,13 @@ void Reducer::end_pass() {
     close();
     finish();
   } catch (const PeerError&) {
+    comm_->drain();
     throw;
   } catch (const EarlyEnd&) {
     throw;  // every rank has its own
   } catch (const std::exception& error) {
     comm_->fail(error.what());
+    comm_->drain();
     throw;
   }
 }

@@ -99,6 +99,9 @@ class Reducer final : public ReadyListener {
   void open(autograd::GradientStore& store);
   void close();
   void finish();
+  /// The pass has failed: unless the round has ended, tells the others not to wait for
+  /// the rest of it, and stops what was launched.
+  void abandon() noexcept;
   /// Begins a round at the start of a pass, before its first gradient.
   void begin_pass();
 
@@ -147,7 +150,6 @@ class Reducer final : public ReadyListener {
   void launch_full();
   void launch(size_t bucket, bool now);
   void end_pass();
-  void abandon() noexcept;
   void take_missing();
   void check_missing(const std::vector<size_t>& missing);
   void check_early_end() const;

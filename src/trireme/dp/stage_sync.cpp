@@ -97,6 +97,11 @@ void StageSync::finish() {
   }
 }
 
+void StageSync::abandon() noexcept {
+  for (const auto& [stage, reducer] : reducers_)
+    reducer->abandon();
+}
+
 void StageSync::leave_to_finish(const std::vector<at::Tensor>& leaves) {
   std::vector<at::Tensor> late = shared_;
   late.insert(late.end(), leaves.begin(), leaves.end());

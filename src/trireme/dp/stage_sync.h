@@ -50,6 +50,7 @@ class StageSync final : public autograd::GradientSync {
   void last_backward(int stage) override;
   void reduce(int stage) override;
   void finish() override;
+  void abandon() noexcept override;
   /// Parameters are whole on every rank.
   void unshard(int) override {}
   void reshard(int) override {}

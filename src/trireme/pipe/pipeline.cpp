@@ -183,7 +183,13 @@ void Pipeline::Impl::carry_out(const Program& program, StepData& data) {
         .awaited_from = runtime->awaited_from(),
         .members = place.members};
     runtime->clear();
-    throw_failure(program, at, std::current_exception());
+    try {
+      throw_failure(program, at, std::current_exception());
+    } catch (...) {
+      if (options.sync)
+        options.sync->abandon();  // after the others were told why
+      throw;
+    }
   }
 }
 

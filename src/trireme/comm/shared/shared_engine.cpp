@@ -142,12 +142,19 @@ at::Tensor SharedEngine::allocate(
   }
   auto memory = world_->place().memory;
   const uint64_t offset = memory->allocate(empty ? 0 : bytes);
+  // In a world that was stopped, a peer may still be writing here: it has not looked up
+  // yet. Only when all have come to the next generation is the memory nobody's.
+  const auto free = [memory, offset, control = &world_->control()](void*) {
+    memory->retire([memory = memory.get(), offset, control] {
+      if (control->stopped_by.load(std::memory_order_acquire) != 0 &&
+          !control->renewed())
+        return false;
+      memory->release(offset);
+      return true;
+    });
+  };
   try {
-    return at::from_blob(
-        memory->at(offset),
-        sizes,
-        [memory, offset](void*) { memory->release(offset); },
-        options);
+    return at::from_blob(memory->at(offset), sizes, free, options);
   } catch (...) {
     memory->release(offset);
     throw;
