@@ -150,6 +150,46 @@ TEST(OptimizerHookRanks, LeavesUnusedParametersAlone) {
     });
 }
 
+TEST(OptimizerHookRanks, RanksWithoutInputsStepAsWell) {
+  run_both(2, [](const comm::Group& group) {
+    const auto late = std::make_shared<LateOptimizer>();
+    HookCase test(group, tiny_buckets({late}));
+    late->hook = make_optimizer_hook<torch::optim::SGD>(
+        test.parameters(), torch::optim::SGDOptions(0.1).momentum(0.9));
+    test.replica().reducer().divide_by_active(true);
+    for (int step = 0; step < 3; ++step)
+      if (step == 0 || group.rank() == 0)
+        test.backward();
+      else
+        EXPECT_TRUE(test.replica().shadow());
+    EXPECT_TRUE(same_everywhere(group, test.parameters()));
+    // Nobody has inputs any more: momentum must not move anything either.
+    std::vector<at::Tensor> before;
+    for (const at::Tensor& parameter : test.parameters())
+      before.push_back(parameter.detach().clone());
+    EXPECT_FALSE(test.replica().shadow());
+    for (size_t i = 0; i < before.size(); ++i)
+      EXPECT_TRUE(testing::same(test.parameters()[i].detach(), before[i])) << i;
+  });
+}
+
+TEST(OptimizerHookRanks, GradientsMayBeWider) {
+  run_both(2, [](const comm::Group& group) {
+    torch::nn::Embedding embedding(torch::nn::EmbeddingOptions(4, 2));
+    embedding->to(at::kBFloat16);
+    embedding->weight.data().fill_(1);
+    const auto hook = make_optimizer_hook<torch::optim::SGD>(
+        embedding->parameters(), torch::optim::SGDOptions(0.5));
+    DataParallelOptions options = one_bucket({hook});
+    options.gradient_dtype = at::kFloat;
+    Replica replica(*embedding, group, options);
+    replica.watch((embedding->weight * (group.rank() + 1)).sum()).backward();
+    EXPECT_TRUE((embedding->weight == 0.25).all().item<bool>());
+    EXPECT_EQ(embedding->weight.scalar_type(), at::kBFloat16);
+    EXPECT_FALSE(embedding->weight.grad().defined());
+  });
+}
+
 TEST(OptimizerHookRanks, LearningRatesCanBeSet) {
   run_both(2, [](const comm::Group& group) {
     HookCase plain(group, one_bucket({}));
