@@ -1,152 +1,191 @@
 #include "trireme/dp/comm_hook.h"
 
-#include <ATen/ATen.h>
+#include <algorithm>
+
+#include <ATen/Functions.h>
+#include <ATen/TensorOperators.h>
 #include <gtest/gtest.h>
 
-#include "models.h"
+#include "hook_case.h"
 #include "trireme/core/error.h"
-#include "trireme/dp/data_parallel.h"
+#include "trireme/dp/compress_hooks.h"
 #include "trireme/testing/check.h"
 #include "trireme/testing/world.h"
 
 namespace trireme::dp {
 namespace {
 
-using testing::Backend;
 using testing::contains;
 using testing::message_of;
-using testing::run_world;
-using testing::same;
+using Next = CommHook::Next;
 
-at::Tensor input(int rank) {
-  return whole_numbers({2, 4}, static_cast<uint64_t>(rank + 1));
+TEST(CommHook, NeedsAFunction) {
+  EXPECT_TRUE(contains(
+      message_of<InvalidArgument>([] { make_hook("mine", nullptr); }), "hook mine"));
 }
 
-/// Hooks, and a bucket for each parameter.
-DataParallelOptions with_hooks(const CommHooks& hooks) {
-  DataParallelOptions options;
-  options.bucket_bytes = 1;
-  options.hooks = hooks;
-  return options;
-}
-
-/// The gradients of a backward with these hooks, beside those without.
-void compare(
-    const comm::Group& group,
-    const CommHooks& hooks,
-    const std::function<void(const at::Tensor&, const at::Tensor&)>& check) {
-  const auto plain = std::make_shared<Blocks>(2);
-  const auto hooked = std::make_shared<Blocks>(2);
-  DataParallel without(plain, group, {.bucket_bytes = 1});
-  DataParallel with(hooked, group, with_hooks(hooks));
-  for (int step = 0; step < 3; ++step) {
-    drop_gradients(*plain);
-    drop_gradients(*hooked);
-    without(input(group.rank())).sum().backward();
-    with(input(group.rank())).sum().backward();
-    for (size_t i = 0; i < 4; ++i)
-      check(hooked->parameters()[i].grad(), plain->parameters()[i].grad());
-  }
-}
-
-TEST(CommHookRanks, ChainsRunFromTheFirstToTheLast) {
-  for (const Backend backend : {Backend::Local, Backend::Shm})
-    run_world(backend, 2, [](const comm::Group& group) {
-      const auto twice = make_hook("twice", [](GradBucket& bucket, const auto& next) {
-        bucket.buffer().mul_(2);
-        next(bucket);
-        bucket.buffer().add_(1);
-      });
-      const auto other = make_hook("other", [](GradBucket& bucket, const auto& next) {
-        bucket.buffer() = bucket.buffer().to(at::kFloat) * 3;  // another tensor
-        next(bucket);
-      });
-      compare(
-          group, {twice, other}, [](const at::Tensor& got, const at::Tensor& plain) {
-            EXPECT_TRUE(same(got, plain * 6 + 1));
-          });
+TEST(CommHookRanks, OneBucketIsTheLast) {
+  run_both(2, [](const comm::Group& group) {
+    std::vector<bool> last;
+    int64_t round = 0;
+    auto hook = make_hook("look", [&](GradBucket& bucket, const Next& next) {
+      EXPECT_EQ(bucket.round(), round);
+      EXPECT_EQ(bucket.index(), last.size());
+      last.push_back(bucket.is_last());
+      next(bucket);
     });
-}
-
-TEST(CommHookRanks, AHookMayReduceByItself) {
-  run_world(Backend::Local, 2, [](const comm::Group& group) {
-    const auto own = make_hook(
-        "own", [](GradBucket& bucket, const auto&) { bucket.reduce(bucket.buffer()); });
-    compare(group, {own}, [](const at::Tensor& got, const at::Tensor& plain) {
-      EXPECT_TRUE(same(got, plain));
-    });
-    const auto none = make_hook(
-        "none", [](GradBucket& bucket, const auto&) { bucket.buffer().fill_(4); });
-    compare(group, {none}, [](const at::Tensor& got, const at::Tensor&) {
-      EXPECT_TRUE(same(got, at::full_like(got, 4)));
-    });
+    HookCase test(group, tiny_buckets({hook}));
+    for (; round < 4; ++round) {
+      last.clear();
+      test.train(1, 0.1);
+      EXPECT_GT(last.size(), 3U);
+      EXPECT_EQ(std::count(last.begin(), last.end(), true), 1);
+      EXPECT_TRUE(last.back());
+    }
+    EXPECT_GT(test.replica().reducer().rebuilds(), 0);
   });
 }
 
-TEST(CommHookRanks, WhatAHookSees) {
-  run_world(Backend::Local, 2, [](const comm::Group& group) {
-    std::vector<size_t> indices;
-    int last = 0;
-    int64_t rounds = 0;
-    const auto look = make_hook("look", [&](GradBucket& bucket, const auto& next) {
-      indices.push_back(bucket.index());
-      last += bucket.is_last();
-      rounds = bucket.round();
-      EXPECT_EQ(bucket.group().size(), 2);
-      EXPECT_EQ(bucket.entries().size(), 1);
+TEST(CommHookRanks, ChainGoesInAndOut) {
+  run_both(2, [](const comm::Group& group) {
+    std::vector<std::string> log;
+    const auto logger = [&](const std::string& name) {
+      return make_hook(name, [&log, name](GradBucket& bucket, const Next& next) {
+        log.push_back(text(name, " ", bucket.buffer().scalar_type()));
+        next(bucket);
+        log.push_back(text(name, " back ", bucket.buffer().scalar_type()));
+      });
+    };
+    HookCase test(
+        group, one_bucket({logger("first"), make_fp16_hook(), logger("second")}));
+    test.backward();
+    EXPECT_EQ(
+        log,
+        (std::vector<std::string>{
+            "first Float", "second Half", "second back Half", "first back Float"}));
+  });
+}
+
+TEST(CommHookRanks, ParametersKeepTheirNumbers) {
+  run_both(2, [](const comm::Group& group) {
+    HookCase* self = nullptr;
+    auto hook = make_hook("check", [&](GradBucket& bucket, const Next& next) {
+      bucket.buffer() = bucket.buffer().to(at::kDouble);
       for (const GradBucket::Entry& entry : bucket.entries()) {
-        EXPECT_EQ(entry.info->tensor.sizes(), entry.gradient.sizes());
-        EXPECT_TRUE(entry.gradient.is_alias_of(bucket.buffer()));
+        EXPECT_TRUE(self->parameters()[entry.parameter].is_same(entry.info->tensor));
+        EXPECT_EQ(bucket.view(entry).sizes(), entry.info->tensor.sizes());
+        EXPECT_TRUE(bucket.view(entry).equal(entry.gradient.to(at::kDouble)));
+        bucket.view(entry).fill_(static_cast<double>(entry.parameter));
       }
       next(bucket);
     });
-    compare(group, {look}, [](const at::Tensor& got, const at::Tensor& plain) {
-      EXPECT_TRUE(same(got, plain));
-    });
-    EXPECT_EQ(indices, (std::vector<size_t>{0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3}));
-    EXPECT_EQ(last, 3);
-    EXPECT_EQ(rounds, 2);
-  });
-}
-
-TEST(CommHookRanks, UnusedParametersAndWeightsWithHooks) {
-  run_world(Backend::Local, 2, [](const comm::Group& group) {
-    const auto pass =
-        make_hook("pass", [](GradBucket& b, const auto& next) { next(b); });
-    const auto net = std::make_shared<Blocks>(3);
-    const auto plain = std::make_shared<Blocks>(3);
-    const DataParallelOptions options{
-        .bucket_bytes = 1, .reduction = Reduction::WeightedMean, .find_unused = true};
-    DataParallelOptions hooked = options;
-    hooked.hooks = {pass};
-    DataParallel with(net, group, hooked);
-    DataParallel without(plain, group, options);
-    for (auto* model : {&with, &without}) {
-      model->set_weight(group.rank() * 2 + 2);
-      (*model)(input(group.rank()), std::vector<int>{group.rank()}).sum().backward();
+    for (const auto& options : {tiny_buckets, one_bucket}) {
+      HookCase test(group, options({hook}));
+      self = &test;
+      for (int round = 0; round < 3; ++round) {
+        test.backward();
+        for (size_t i = 0; i < test.parameters().size(); ++i)
+          EXPECT_TRUE(
+              (test.gradients()[i] == static_cast<double>(i)).all().item<bool>());
+        test.zero_grad();
+      }
     }
-    expect_same_gradients(*net, *plain);
-    EXPECT_FALSE(net->weight(2).grad().defined());
   });
 }
 
-TEST(CommHookRanks, ABufferOfAnotherSizeIsRefused) {
-  run_world(Backend::Local, 2, [](const comm::Group& group) {
-    const auto cut = make_hook("cut", [](GradBucket& bucket, const auto& next) {
+TEST(CommHookRanks, AfterSeesWhatBecomesTheGradient) {
+  struct After final : CommHook {
+    std::vector<at::Tensor> seen;
+    std::string name() const override { return "after"; }
+    void run(GradBucket& bucket, const Next& next) override { next(bucket); }
+    void after(GradBucket& bucket) override {
+      for (const auto& entry : bucket.entries())
+        seen[entry.parameter] = entry.gradient.clone();
+      if (bucket.is_last())
+        bucket.drop(bucket.entries()[0].parameter);
+    }
+  };
+  run_both(2, [](const comm::Group& group) {
+    const auto hook = std::make_shared<After>();
+    hook->seen.resize(6);
+    DataParallelOptions options = one_bucket({hook});
+    options.reduction = Reduction::WeightedMean;
+    HookCase test(group, options);
+    test.replica().set_weight(32);
+    test.backward();
+    EXPECT_LT(distance(hook->seen, test.mean_gradients()), 1e-6);
+    int dropped = 0;
+    for (const at::Tensor& gradient : test.gradients())
+      dropped += gradient.defined() ? 0 : 1;
+    EXPECT_EQ(dropped, 1);
+  });
+}
+
+TEST(CommHookRanks, MayAskItsReplica) {
+  run_both(2, [](const comm::Group& group) {
+    HookCase* self = nullptr;
+    int calls = 0;
+    auto hook = make_hook("ask", [&](GradBucket& bucket, const Next& next) {
+      Replica& replica = self->replica();
+      EXPECT_EQ(replica.stats().round, bucket.round());
+      EXPECT_EQ(replica.reducer().rounds(), bucket.round());
+      EXPECT_EQ(replica.stats().buckets.empty(), bucket.round() == 0);
+      EXPECT_EQ(replica.group().size(), 2);
+      EXPECT_FALSE(replica.reducer().is_paused());
+      ++calls;
       next(bucket);
-      bucket.buffer() = bucket.buffer().narrow(0, 0, 1);
     });
-    DataParallel model(std::make_shared<Blocks>(1), group, with_hooks({cut}));
-    EXPECT_TRUE(contains(
-        message_of<Error>([&] { model(input(0)).sum().backward(); }),
-        "expected the hook cut to leave a buffer of"));
+    HookCase test(group, tiny_buckets({hook}));
+    self = &test;
+    test.train(2, 0.1);
+    EXPECT_GT(calls, 8);
   });
 }
 
-TEST(CommHook, AFunctionIsNeeded) {
-  EXPECT_TRUE(contains(
-      message_of<InvalidArgument>([] { make_hook("nothing", {}); }), "hook nothing"));
-  EXPECT_EQ(make_hook("name", [](GradBucket&, const auto&) {})->name(), "name");
+TEST(CommHookRanks, AFailureNamesItsRank) {
+  run_both(2, [](const comm::Group& group) {
+    auto hook = make_hook("bad", [&](GradBucket& bucket, const Next& next) {
+      if (bucket.index() == 2 && group.rank() == 1)
+        throw Error("the hook broke");
+      next(bucket);
+    });
+    HookCase test(group, tiny_buckets({hook}));
+    if (group.rank() == 1) {
+      EXPECT_TRUE(
+          contains(message_of<Error>([&] { test.backward(); }), "the hook broke"));
+      return;
+    }
+    try {
+      test.backward();
+      ADD_FAILURE() << "no error came";
+    } catch (const PeerError& error) {
+      EXPECT_EQ(error.rank(), 1);
+      EXPECT_TRUE(contains(error.what(), "the hook broke"));
+    }
+  });
+}
+
+TEST(CommHookRanks, ABufferKeepsItsSize) {
+  run_both(2, [](const comm::Group& group) {
+    auto hook = make_hook("short", [](GradBucket& bucket, const Next& next) {
+      next(bucket);
+      bucket.buffer() = bucket.buffer().narrow(0, 0, 3);
+    });
+    HookCase test(group, one_bucket({make_allreduce_hook(), hook}));
+    const std::string message = message_of<Error>([&] { test.backward(); });
+    EXPECT_TRUE(contains(message, "expected the hook short to leave a buffer of"));
+    EXPECT_TRUE(contains(message, "got 3"));
+  });
+}
+
+TEST(CommHookRanks, HooksMustBeTheSame) {
+  run_both(2, [](const comm::Group& group) {
+    auto hook = group.rank() == 0 ? make_fp16_hook() : make_bf16_hook();
+    const std::string message = message_of<InvalidArgument>(
+        [&] { const HookCase test(group, one_bucket({hook})); });
+    EXPECT_TRUE(contains(message, "fp16"));
+    EXPECT_TRUE(contains(message, "bf16"));
+  });
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include <ATen/Functions.h>
+#include <ATen/Parallel.h>
 
 #include "trireme/comm/collectives.h"
 #include "trireme/core/error.h"
@@ -25,7 +26,10 @@ BucketComm::BucketComm(
       hooks_(std::move(hooks)),
       riders_(riders),
       worker_(
-          [rank = group.rank(), size = group.size()] { set_log_rank(rank, size); }) {}
+          [rank = group.rank(), size = group.size(), threads = at::get_num_threads()] {
+            set_log_rank(rank, size);
+            at::set_num_threads(threads);  // each thread has its own number
+          }) {}
 
 BucketComm::~BucketComm() {
   // What is under way uses the buckets; it ends by its own deadline.
@@ -53,6 +57,7 @@ void BucketComm::begin(const RoundPlan& plan) {
   outcome_.active.clear();
   outcome_.reached.clear();
   outcome_.used.clear();
+  outcome_.dropped.clear();
   outcome_.total_weight = 0;
   outcome_.rebuild = false;
   std::fill(sparse_.begin(), sparse_.end(), at::Tensor());
@@ -96,7 +101,6 @@ void BucketComm::finish() {
   for (const comm::Work& work : std::exchange(works_, {}))
     work.wait();
   scale_sparse();
-  ++round_;
 }
 
 void BucketComm::fail(const std::string& why) {
@@ -175,8 +179,9 @@ void BucketComm::reduce_dense(size_t bucket) {
   const at::Tensor gradients = values(bucket);
   if (plan_.reduction == Reduction::WeightedMean)
     gradients.mul_(static_cast<double>(plan_.weight));
+  GradBucket passed(group_);
   if (!hooks_.empty()) {
-    run_hooks(bucket, gradients);
+    run_hooks(bucket, passed);
     if (riders.numel() > 0 && group_.size() > 1)
       comm::all_reduce(group_, riders, {.op = how});
   } else if (group_.size() > 1) {
@@ -187,24 +192,42 @@ void BucketComm::reduce_dense(size_t bucket) {
     gradients.div_(by);
   if (plan_.norm)
     add_squares(bucket);
+  run_after(passed);
 }
 
-void BucketComm::run_hooks(size_t bucket, const at::Tensor& gradients) {
+void BucketComm::run_hooks(size_t bucket, GradBucket& passed) {
   const BucketRange& range = gradients_->layout().buckets[bucket];
-  GradBucket passed(group_);
+  const at::Tensor gradients = values(bucket);
   passed.index_ = bucket;
-  passed.is_last_ = bucket + 1 == gradients_->buckets();
-  passed.round_ = round_;
+  passed.is_last_ = static_cast<int>(bucket) == last_dense_;
+  passed.round_ = plan_.round;
   passed.buffer_ = gradients;
   passed.op_ = op();
   for (const int i : range.parameters) {
     const auto parameter = static_cast<size_t>(i);
     passed.entries_.push_back(
-        {parameter, &parameters_[parameter], gradients_->view(parameter)});
+        {.parameter = parameter,
+         .info = &parameters_[parameter],
+         .gradient = gradients_->view(parameter),
+         .begin = gradients_->layout().places[parameter].begin - range.begin});
   }
   call_hook(passed, 0, gradients.numel());
   if (!passed.buffer_.is_same(gradients))
     gradients.copy_(passed.buffer_);
+  passed.buffer_ = gradients;
+}
+
+void BucketComm::run_after(GradBucket& passed) {
+  const std::vector<int64_t>& active = outcome_.active;
+  // When all ranks are out of inputs, there is a bucket that only says so.
+  if (!active.empty() && std::count(active.begin(), active.end(), 0) == group_.size())
+    return;
+  for (GradBucket::Entry& entry : passed.entries_)
+    entry.reached = outcome_.reached.empty() || outcome_.reached[entry.parameter] > 0;
+  for (const auto& hook : hooks_)
+    hook->after(passed);
+  outcome_.dropped.insert(
+      outcome_.dropped.end(), passed.dropped_.begin(), passed.dropped_.end());
 }
 
 void BucketComm::call_hook(GradBucket& bucket, size_t hook, int64_t elements) {
@@ -260,11 +283,23 @@ void BucketComm::scale_sparse() {
     if (sparse_[b].defined()) {
       if (by != 1)
         sparse_[b]._values().div_(by);
+      const auto parameter =
+          static_cast<size_t>(gradients_->layout().buckets[b].parameters[0]);
       if (plan_.norm) {
         const auto norm = at::norm(sparse_[b]._values()).item<double>();
-        const int parameter = gradients_->layout().buckets[b].parameters[0];
-        outcome_.squares[static_cast<size_t>(parameter)] = norm * norm;
+        outcome_.squares[parameter] = norm * norm;
       }
+      if (hooks_.empty() || times_[b].skipped)
+        continue;
+      GradBucket passed(group_);
+      passed.index_ = b;
+      passed.round_ = plan_.round;
+      passed.op_ = op();
+      passed.entries_.push_back(
+          {.parameter = parameter,
+           .info = &parameters_[parameter],
+           .gradient = sparse_[b]});
+      run_after(passed);
     }
 }
 

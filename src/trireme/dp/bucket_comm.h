@@ -25,6 +25,8 @@ enum class Reduction {
 
 /// How one round is reduced.
 struct RoundPlan {
+  /// Rounds before it.
+  int64_t round = 0;
   Reduction reduction = Reduction::Mean;
   /// Of this rank; for a weighted mean.
   int64_t weight = 1;
@@ -60,6 +62,8 @@ struct RoundOutcome {
   std::vector<int64_t> used;
   /// Of each gradient, the sum of its squares; if the plan asks for a norm.
   std::vector<double> squares;
+  /// Gradients that hooks have used up.
+  std::vector<size_t> dropped;
 };
 
 /// Reduces the buckets of one reducer, strictly one after the other. launch() hands a
@@ -111,7 +115,8 @@ class BucketComm {
  private:
   void reduce(size_t bucket);
   void reduce_dense(size_t bucket);
-  void run_hooks(size_t bucket, const at::Tensor& values);
+  void run_hooks(size_t bucket, GradBucket& passed);
+  void run_after(GradBucket& passed);
   void call_hook(GradBucket& bucket, size_t hook, int64_t elements);
   void read_riders(size_t bucket, comm::ReduceOp op);
   void add_squares(size_t bucket);
@@ -132,7 +137,6 @@ class BucketComm {
   int last_dense_ = -1;
   RoundPlan plan_;
   RoundOutcome outcome_;
-  int64_t round_ = 0;
   std::vector<at::Tensor> sparse_;
   std::vector<BucketTime> times_;
   std::vector<comm::Work> works_;

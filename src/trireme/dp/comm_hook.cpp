@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include <ATen/Functions.h>
+
 #include "trireme/comm/collectives.h"
 #include "trireme/core/error.h"
 
@@ -24,6 +26,19 @@ class FunctionHook final : public CommHook {
 
 void GradBucket::reduce(const at::Tensor& tensor) const {
   comm::all_reduce(group_, tensor, {.op = op_});
+}
+
+at::Tensor GradBucket::view(const Entry& entry) const {
+  if (!buffer_.is_contiguous())
+    throw InvalidArgument(text(
+        "[dp] expected hooks to leave a contiguous buffer, got strides ",
+        buffer_.strides(),
+        "; call contiguous() on what replaces it"));
+  return at::as_strided(
+      buffer_,
+      entry.gradient.sizes(),
+      entry.gradient.strides(),
+      buffer_.storage_offset() + entry.begin);
 }
 
 std::shared_ptr<CommHook> make_hook(

@@ -26,9 +26,14 @@ class GradBucket {
     const Parameter* info = nullptr;
     /// A view of the flat buffer as it came.
     at::Tensor gradient;
+    /// Where it begins in the buffer.
+    int64_t begin = 0;
+    /// Whether a rank's graph leads to it; known in after() alone.
+    bool reached = true;
   };
 
-  /// Where it comes in the order of buckets, and whether it is the last.
+  /// Where it comes in the order of buckets, and whether it is the last one that hooks
+  /// get to see: gradients that list rows do not pass through them.
   size_t index() const { return index_; }
   bool is_last() const { return is_last_; }
   /// Rounds that were reduced before this one.
@@ -39,10 +44,17 @@ class GradBucket {
   /// All gradients as one run of numbers. A hook may work on it, or put another tensor
   /// with as many elements in its place for those that follow.
   at::Tensor& buffer() { return buffer_; }
+  /// A gradient as it is in buffer() now, with the sizes and strides of the gradient.
+  at::Tensor view(const Entry& entry) const;
 
   /// Reduces a tensor over the ranks as the options say (a mean, or a sum). What the
   /// end of the chain does with buffer().
   void reduce(const at::Tensor& tensor) const;
+  /// What reduce() does: Mean, or Sum where somebody divides later (or nobody does).
+  comm::ReduceOp op() const { return op_; }
+
+  /// Says that a gradient was used up: backward returns without it.
+  void drop(size_t parameter) { dropped_.push_back(parameter); }
 
  private:
   friend class BucketComm;
@@ -53,6 +65,7 @@ class GradBucket {
   std::vector<Entry> entries_;
   const comm::Group& group_;
   at::Tensor buffer_;
+  std::vector<size_t> dropped_;
   comm::ReduceOp op_ = comm::ReduceOp::Sum;
 };
 
@@ -80,6 +93,10 @@ class CommHook {
   /// `next` is the rest of the chain; its end reduces the buffer. What is in buffer()
   /// when the first hook returns becomes the gradients.
   virtual void run(GradBucket& bucket, const Next& next) = 0;
+  /// Called on all hooks when a bucket's gradients are final: reduced, divided and in
+  /// their places, which entries() show. Those that list rows come one at a time at the
+  /// end of backward, without a buffer. Not called for gradients that no rank has.
+  virtual void after(GradBucket& /*bucket*/) {}
 };
 using CommHooks = std::vector<std::shared_ptr<CommHook>>;
 

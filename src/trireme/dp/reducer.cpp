@@ -116,7 +116,8 @@ void Reducer::open(autograd::GradientStore& store) {
   stats_.round = round_;
   stats_.start_ns = now_ns();
   comm_->begin(
-      {.reduction = options_.reduction,
+      {.round = round_,
+       .reduction = options_.reduction,
        .weight = has_inputs_ ? weight_ : 0,
        .by_active = by_active_,
        .skip_unreached = options_.find_unused,

@@ -111,6 +111,8 @@ void Reducer::give_back() {
     else
       store_->set(tensor, gradients_->view(i));
   }
+  for (const size_t i : comm_->outcome().dropped)
+    store_->set(parameters_[i].tensor, {});
   for (Slot& slot : slots_)
     slot.used = slot.begun = false;
   if (!store_->is_grad_field())

@@ -1,0 +1,54 @@
+#include "trireme/dp/optimizer_hook.h"
+
+#include <algorithm>
+
+#include "trireme/core/error.h"
+
+namespace trireme::dp {
+
+OptimizerHook::OptimizerHook(
+    const std::vector<at::Tensor>& parameters, const MakeOptimizer& make)
+    : parameters_(parameters) {
+  if (parameters.empty() || !make)
+    throw InvalidArgument(text(
+        "[dp] expected parameters and a function that makes their optimizers, got ",
+        parameters.size(),
+        make ? " parameters" : " parameters and no function",
+        "; give those of the model"));
+  for (const at::Tensor& parameter : parameters) {
+    handles_.push_back(parameter.detach());
+    optimizers_.push_back(make({handles_.back()}));
+  }
+}
+
+std::string OptimizerHook::name() const {
+  return text("optimizer of ", parameters_.size(), " parameters");
+}
+
+void OptimizerHook::after(GradBucket& bucket) {
+  for (const GradBucket::Entry& entry : bucket.entries()) {
+    const auto found = std::find_if(
+        parameters_.begin(), parameters_.end(), [&](const at::Tensor& parameter) {
+          return parameter.is_same(entry.info->tensor);
+        });
+    if (found == parameters_.end() || !entry.reached)
+      continue;
+    step(static_cast<size_t>(found - parameters_.begin()), entry.gradient);
+    bucket.drop(entry.parameter);
+  }
+}
+
+void OptimizerHook::step(size_t index, const at::Tensor& gradient) {
+  const at::Tensor& parameter = parameters_[index];
+  at::Tensor& handle = handles_[index];
+  if (handle.data_ptr() != parameter.data_ptr())
+    handle.set_data(parameter.detach());  // somebody gave the parameter other memory
+  handle.mutable_grad() = gradient.to(parameter.scalar_type());
+  // Optimizers write below autograd; a graph that still needs the old values must
+  // notice.
+  parameter.unsafeGetTensorImpl()->bump_version();
+  optimizers_[index]->step();
+  handle.mutable_grad().reset();
+}
+
+}  // namespace trireme::dp

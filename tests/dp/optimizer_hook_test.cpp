@@ -1,0 +1,240 @@
+#include "trireme/dp/optimizer_hook.h"
+
+#include <ATen/Functions.h>
+#include <ATen/TensorOperators.h>
+#include <c10/util/Exception.h>
+#include <gtest/gtest.h>
+#include <torch/nn/modules/embedding.h>
+#include <torch/optim/adam.h>
+#include <torch/optim/adamw.h>
+#include <torch/optim/sgd.h>
+
+#include "hook_case.h"
+#include "trireme/core/error.h"
+#include "trireme/testing/check.h"
+
+namespace trireme::dp {
+namespace {
+
+using testing::contains;
+using testing::message_of;
+
+/// Parameters exist only when the case does, but hooks are given to it.
+class LateOptimizer final : public CommHook {
+ public:
+  std::shared_ptr<OptimizerHook> hook;
+  std::string name() const override { return "late"; }
+  void run(GradBucket& bucket, const Next& next) override { hook->run(bucket, next); }
+  void after(GradBucket& bucket) override { hook->after(bucket); }
+};
+
+void expect_same_parameters(const HookCase& got, const HookCase& wanted) {
+  for (size_t i = 0; i < wanted.parameters().size(); ++i)
+    EXPECT_TRUE(testing::same(got.parameters()[i], wanted.parameters()[i])) << i;
+}
+
+template <class Optimizer, class Options>
+void expect_same_as_outside(const comm::Group& group, const Options& options) {
+  for (const auto& buckets : {tiny_buckets, one_bucket}) {
+    HookCase plain(group, buckets({}));
+    Optimizer outside(plain.parameters(), options);
+    const auto late = std::make_shared<LateOptimizer>();
+    HookCase test(group, buckets({late}));
+    late->hook = make_optimizer_hook<Optimizer>(test.parameters(), options);
+    for (int step = 0; step < 5; ++step) {
+      plain.backward();
+      outside.step();
+      plain.zero_grad();
+      test.backward();
+      for (const at::Tensor& gradient : test.gradients())
+        EXPECT_FALSE(gradient.defined());
+    }
+    expect_same_parameters(test, plain);
+    EXPECT_TRUE(same_everywhere(group, test.parameters()));
+  }
+}
+
+TEST(OptimizerHook, NeedsParametersAndAFunction) {
+  EXPECT_TRUE(contains(
+      message_of<InvalidArgument>([] {
+        make_optimizer_hook<torch::optim::SGD>({}, torch::optim::SGDOptions(0.1));
+      }),
+      "got 0 parameters;"));
+  EXPECT_TRUE(contains(
+      message_of<InvalidArgument>(
+          [] { const OptimizerHook hook({at::zeros({1})}, nullptr); }),
+      "got 1 parameters and no function"));
+}
+
+TEST(OptimizerHookRanks, EqualsSgdOutside) {
+  run_both(2, [](const comm::Group& group) {
+    expect_same_as_outside<torch::optim::SGD>(group, torch::optim::SGDOptions(0.1));
+    expect_same_as_outside<torch::optim::SGD>(
+        group,
+        torch::optim::SGDOptions(0.1).momentum(0.9).nesterov(true).weight_decay(0.01));
+  });
+}
+
+TEST(OptimizerHookRanks, EqualsAdamOutside) {
+  run_both(2, [](const comm::Group& group) {
+    expect_same_as_outside<torch::optim::Adam>(group, torch::optim::AdamOptions(0.01));
+    expect_same_as_outside<torch::optim::AdamW>(
+        group, torch::optim::AdamWOptions(0.01).weight_decay(0.1));
+  });
+}
+
+TEST(OptimizerHookRanks, StepsASubset) {
+  run_both(2, [](const comm::Group& group) {
+    const torch::optim::SGDOptions options(0.1);
+    HookCase plain(group, tiny_buckets({}));
+    const auto late = std::make_shared<LateOptimizer>();
+    HookCase test(group, tiny_buckets({late}));
+    const auto all = test.parameters();
+    late->hook =
+        make_optimizer_hook<torch::optim::SGD>({all.begin() + 2, all.end()}, options);
+    const at::Tensor before = all[0].detach().clone();
+    test.backward();
+    EXPECT_TRUE(testing::same(all[0].detach(), before));
+    for (size_t i = 0; i < all.size(); ++i)
+      EXPECT_EQ(all[i].grad().defined(), i < 2);
+    test.sgd(0.1);  // the rest
+    plain.train(1, 0.1);
+    EXPECT_LT(distance(test.parameters(), plain.parameters()), 1e-7);
+  });
+}
+
+TEST(OptimizerHookRanks, AddsUpUnderNoSync) {
+  run_both(2, [](const comm::Group& group) {
+    const auto options = torch::optim::SGDOptions(0.1).momentum(0.9);
+    HookCase plain(group, tiny_buckets({}));
+    torch::optim::SGD outside(plain.parameters(), options);
+    const auto late = std::make_shared<LateOptimizer>();
+    HookCase test(group, tiny_buckets({late}));
+    late->hook = make_optimizer_hook<torch::optim::SGD>(test.parameters(), options);
+    for (int step = 0; step < 3; ++step) {
+      for (HookCase* each : {&plain, &test}) {
+        const auto guard = each->replica().no_sync();
+        each->backward();
+        for (const at::Tensor& gradient : each->gradients())
+          EXPECT_TRUE(gradient.defined());
+      }
+      plain.backward();
+      outside.step();
+      plain.zero_grad();
+      test.backward();
+    }
+    expect_same_parameters(test, plain);
+  });
+}
+
+TEST(OptimizerHookRanks, LeavesUnusedParametersAlone) {
+  for (const auto& buckets : {tiny_buckets, one_bucket})
+    run_both(2, [&](const comm::Group& group) {
+      const auto options = torch::optim::SGDOptions(0.1).momentum(0.9);
+      DataParallelOptions settings = buckets({});
+      settings.find_unused = true;
+      HookCase plain(group, settings);
+      torch::optim::SGD outside(plain.parameters(), options);
+      const auto late = std::make_shared<LateOptimizer>();
+      settings.hooks = {late};
+      HookCase test(group, settings);
+      late->hook = make_optimizer_hook<torch::optim::SGD>(test.parameters(), options);
+      // Momentum would move what is stepped with zeros.
+      for (const bool short_way : {false, true, false}) {
+        plain.backward(short_way);
+        outside.step();
+        plain.zero_grad();
+        test.backward(short_way);
+      }
+      expect_same_parameters(test, plain);
+    });
+}
+
+TEST(OptimizerHookRanks, RanksWithoutInputsStepAsWell) {
+  run_both(2, [](const comm::Group& group) {
+    const auto late = std::make_shared<LateOptimizer>();
+    HookCase test(group, tiny_buckets({late}));
+    late->hook = make_optimizer_hook<torch::optim::SGD>(
+        test.parameters(), torch::optim::SGDOptions(0.1).momentum(0.9));
+    test.replica().reducer().divide_by_active(true);
+    for (int step = 0; step < 3; ++step)
+      if (step == 0 || group.rank() == 0)
+        test.backward();
+      else
+        EXPECT_TRUE(test.replica().shadow());
+    EXPECT_TRUE(same_everywhere(group, test.parameters()));
+    // Nobody has inputs any more: momentum must not move anything either.
+    std::vector<at::Tensor> before;
+    for (const at::Tensor& parameter : test.parameters())
+      before.push_back(parameter.detach().clone());
+    EXPECT_FALSE(test.replica().shadow());
+    for (size_t i = 0; i < before.size(); ++i)
+      EXPECT_TRUE(testing::same(test.parameters()[i].detach(), before[i])) << i;
+  });
+}
+
+TEST(OptimizerHookRanks, GradientsMayBeWider) {
+  run_both(2, [](const comm::Group& group) {
+    torch::nn::Embedding embedding(torch::nn::EmbeddingOptions(4, 2));
+    embedding->to(at::kBFloat16);
+    embedding->weight.data().fill_(1);
+    const auto hook = make_optimizer_hook<torch::optim::SGD>(
+        embedding->parameters(), torch::optim::SGDOptions(0.5));
+    DataParallelOptions options = one_bucket({hook});
+    options.gradient_dtype = at::kFloat;
+    Replica replica(*embedding, group, options);
+    replica.watch((embedding->weight * (group.rank() + 1)).sum()).backward();
+    EXPECT_TRUE((embedding->weight == 0.25).all().item<bool>());
+    EXPECT_EQ(embedding->weight.scalar_type(), at::kBFloat16);
+    EXPECT_FALSE(embedding->weight.grad().defined());
+  });
+}
+
+TEST(OptimizerHookRanks, LearningRatesCanBeSet) {
+  run_both(2, [](const comm::Group& group) {
+    HookCase plain(group, one_bucket({}));
+    const auto late = std::make_shared<LateOptimizer>();
+    HookCase test(group, one_bucket({late}));
+    late->hook = make_optimizer_hook<torch::optim::SGD>(
+        test.parameters(), torch::optim::SGDOptions(100));
+    for (const auto& optimizer : late->hook->optimizers())
+      optimizer->param_groups()[0].options().set_lr(0.1);
+    test.backward();
+    plain.train(1, 0.1);
+    EXPECT_LT(distance(test.parameters(), plain.parameters()), 1e-7);
+  });
+}
+
+TEST(OptimizerHookRanks, StepsRowsToo) {
+  run_both(2, [](const comm::Group& group) {
+    torch::nn::Embedding embedding(torch::nn::EmbeddingOptions(6, 2).sparse(true));
+    const auto hook = make_optimizer_hook<torch::optim::SGD>(
+        embedding->parameters(), torch::optim::SGDOptions(1));
+    Replica replica(*embedding, group, one_bucket({hook}));
+    const at::Tensor before = embedding->weight.detach().clone();
+    const at::Tensor rows = at::full({1}, group.rank() + 1, at::kLong);
+    replica.before_forward();
+    replica.watch(embedding->forward(rows).sum()).backward();
+    at::Tensor wanted = before.clone();
+    wanted.narrow(0, 1, 2).sub_(0.5);
+    EXPECT_TRUE(at::allclose(embedding->weight.detach(), wanted));
+    EXPECT_FALSE(embedding->weight.grad().defined());
+  });
+}
+
+TEST(OptimizerHookRanks, NoticesParametersThatAreStillNeeded) {
+  run_both(2, [](const comm::Group& group) {
+    torch::nn::Embedding embedding(torch::nn::EmbeddingOptions(4, 2));
+    const auto hook = make_optimizer_hook<torch::optim::SGD>(
+        embedding->parameters(), torch::optim::SGDOptions(1));
+    Replica replica(*embedding, group, one_bucket({hook}));
+    const at::Tensor loss = embedding->weight.pow(2).sum();
+    loss.backward({}, /*keep_graph=*/true);
+    // The step changed what the graph has saved.
+    EXPECT_TRUE(contains(
+        message_of<c10::Error>([&] { loss.backward(); }), "inplace operation"));
+  });
+}
+
+}  // namespace
+}  // namespace trireme::dp
