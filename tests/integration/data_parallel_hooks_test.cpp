@@ -1,11 +1,10 @@
 // Chains of hooks around the reduction of a whole model.
-#include "trireme/dp/comm_hook.h"
-
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
 #include "../dp/models.h"
 #include "trireme/core/error.h"
+#include "trireme/dp/comm_hook.h"
 #include "trireme/dp/data_parallel.h"
 #include "trireme/testing/check.h"
 #include "trireme/testing/world.h"
