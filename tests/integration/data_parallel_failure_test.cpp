@@ -132,7 +132,7 @@ TEST(DataParallelFailureRanks, AStalledRankAndItsBucketAreNamed) {
           const at::Tensor y = net->forward(input(), {0, 1});
           if (group.rank() == 1)
             y.register_hook([](const at::Tensor& gradient) {
-              std::this_thread::sleep_for(std::chrono::milliseconds(2500));
+              std::this_thread::sleep_for(std::chrono::milliseconds(3500));
               return gradient;
             });
           const at::Tensor loss = net->block(2, y).sum();
@@ -145,7 +145,7 @@ TEST(DataParallelFailureRanks, AStalledRankAndItsBucketAreNamed) {
           EXPECT_TRUE(contains(message, "while bucket 2 of 6 was reduced"));
           EXPECT_TRUE(contains(message, "its parameters: b1"));
         },
-        {.timeout = std::chrono::milliseconds(1000)});
+        {.timeout = std::chrono::milliseconds(2500)});
 }
 
 TEST(DataParallelFailureRanks, ARankThatLeavesEarly) {

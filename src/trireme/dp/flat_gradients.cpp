@@ -41,6 +41,8 @@ FlatGradients::FlatGradients(
     ranges_.push_back(buffer.narrow(0, range.begin, range.elements));
     riders_.push_back(buffer.narrow(0, range.riders_begin, range.riders));
   }
+  // Below autograd, to which they are no views: optimizers detach gradients in place.
+  const at::AutoDispatchBelowADInplaceOrView below;
   for (size_t i = 0; i < parameters.size(); ++i) {
     const Place& place = layout_.places[i];
     const BucketRange& range = layout_.buckets[static_cast<size_t>(place.bucket)];
@@ -77,8 +79,8 @@ void FlatGradients::put(size_t parameter, const at::Tensor& gradient) const {
       std::memcpy(view.mutable_data_ptr(), gradient.const_data_ptr(), view.nbytes());
     return;
   }
-  const at::Tensor plain = gradient.requires_grad() ? gradient.detach() : gradient;
-  view.copy_(plain.is_sparse() ? plain.to_dense() : plain);
+  const at::Tensor values = gradient.requires_grad() ? gradient.detach() : gradient;
+  view.copy_(values.layout() == at::kStrided ? values : values.to_dense());
 }
 
 void FlatGradients::clear(size_t parameter) const {

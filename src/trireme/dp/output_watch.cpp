@@ -53,6 +53,7 @@ void OutputWatch::begin_forward() {
                  return output->round >= 0;
                });
   });
+  exempt_round_ = -1;
   alive_ = std::make_shared<int>(0);
   forwards_.push_back({{}, alive_});
 }

@@ -18,7 +18,8 @@ constexpr double kDriftThatMatters = 0.05;
 
 ParameterSize Reducer::size_of(const Parameter& parameter) const {
   const c10::ScalarType own = parameter.tensor.scalar_type();
-  const bool widens = options_.gradient_dtype && c10::isFloatingType(own);
+  const bool widens =
+      options_.gradient_dtype && c10::isFloatingType(own) && !parameter.sparse;
   return {
       .elements = parameter.tensor.numel(),
       .dtype = widens ? *options_.gradient_dtype : own,
@@ -43,6 +44,8 @@ void Reducer::put(size_t parameter) {
         static_cast<size_t>(gradients_->layout().places[parameter].bucket),
         store_->get(tensor));
     unset_.push_back(parameter);
+    if (options_.check_finite)
+      check_finite(parameter);
     return;
   }
   if (sizes_[parameter].dtype != tensor.scalar_type()) {
@@ -78,10 +81,15 @@ void Reducer::widen(size_t parameter) {
 }
 
 void Reducer::check_finite(size_t parameter) {
-  const at::Tensor& gradient = gradients_->view(parameter);
+  const at::Tensor gradient = parameters_[parameter].sparse
+                                  ? store_->get(parameters_[parameter].tensor)
+                                  : gradients_->view(parameter);
+  if (!gradient.defined())
+    return;
   // A sum with NaN or infinity in it is neither small nor large.
-  const at::Tensor sum = at::sum(gradient);
-  if (at::isfinite(sum).item<bool>() || at::isfinite(gradient).all().item<bool>())
+  const at::Tensor values = gradient.is_sparse() ? gradient._values() : gradient;
+  const at::Tensor sum = at::sum(values);
+  if (at::isfinite(sum).item<bool>() || at::isfinite(values).all().item<bool>())
     return;
   throw Error(text(
       "[dp] expected finite gradients, got NaN or infinity on rank ",
@@ -96,16 +104,18 @@ void Reducer::give_back() {
   const std::vector<int64_t>& used = comm_->outcome().used;
   for (const size_t i : unset_) {
     // Nobody has a gradient for it: it stays as it was, so that optimizers skip it.
-    if (!used.empty() && used[i] == 0)
+    const auto bucket = static_cast<size_t>(gradients_->layout().places[i].bucket);
+    const at::Tensor rows =
+        parameters_[i].sparse ? comm_->sparse_result(bucket) : at::Tensor();
+    // Rows may come after the last dense bucket, and after what rode on it.
+    const bool has_rows = rows.defined() && (!rows.is_sparse() || rows._nnz() > 0);
+    if (!used.empty() && used[i] == 0 && !slots_[i].begun && !has_rows)
       continue;
     const at::Tensor& tensor = parameters_[i].tensor;
     if (!tensor.requires_grad())
       continue;
     if (parameters_[i].sparse)
-      store_->set(
-          tensor,
-          comm_->sparse_result(
-              static_cast<size_t>(gradients_->layout().places[i].bucket)));
+      store_->set(tensor, rows);
     else if (sizes_[i].dtype != tensor.scalar_type())
       store_->set(tensor, gradients_->view(i).to(tensor.scalar_type()));
     else
