@@ -4,6 +4,7 @@
 #include <map>
 
 #include <ATen/Functions.h>
+#include <ATen/core/LegacyTypeDispatch.h>
 
 #include "trireme/core/error.h"
 
@@ -37,6 +38,8 @@ FlatGradients::FlatGradients(
     ranges_.push_back(buffer.narrow(0, range.begin, range.elements));
     riders_.push_back(buffer.narrow(0, range.riders_begin, range.riders));
   }
+  // Below autograd, to which they are no views: optimizers detach gradients in place.
+  const at::AutoDispatchBelowADInplaceOrView below;
   for (size_t i = 0; i < parameters.size(); ++i) {
     const Place& place = layout_.places[i];
     const BucketRange& range = layout_.buckets[static_cast<size_t>(place.bucket)];
@@ -73,7 +76,8 @@ void FlatGradients::put(size_t parameter, const at::Tensor& gradient) const {
       std::memcpy(view.mutable_data_ptr(), gradient.const_data_ptr(), view.nbytes());
     return;
   }
-  view.copy_(gradient.requires_grad() ? gradient.detach() : gradient);
+  const at::Tensor values = gradient.requires_grad() ? gradient.detach() : gradient;
+  view.copy_(values.layout() == at::kStrided ? values : values.to_dense());
 }
 
 void FlatGradients::clear(size_t parameter) const {
