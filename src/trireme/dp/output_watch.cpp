@@ -21,7 +21,8 @@ class OutputWatch::Sink final : public autograd::Node {
         alive_(std::move(alive)) {}
 
   autograd::variable_list apply(autograd::variable_list&& gradients) override {
-    if (Reducer* reducer = link_->reducer) {
+    Reducer* reducer = link_->reducer;
+    if (reducer != nullptr && reducer->hooks().in_pass()) {
       reducer->begin_pass();
       output_->round = reducer->rounds();
     }
@@ -52,6 +53,7 @@ void OutputWatch::begin_forward() {
                  return output->round >= 0;
                });
   });
+  exempt_round_ = -1;
   alive_ = std::make_shared<int>(0);
   forwards_.push_back({{}, alive_});
 }

@@ -1,7 +1,10 @@
 #include "trireme/dp/ready_hooks.h"
 
+#include <algorithm>
+
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/function_hook.h>
+#include <torch/csrc/autograd/graph_task.h>
 #include <torch/csrc/autograd/variable.h>
 
 #include "trireme/autograd/executor.h"
@@ -50,6 +53,18 @@ ReadyHooks::~ReadyHooks() {
 
 bool ReadyHooks::is_current(size_t parameter, const at::Tensor& tensor) const {
   return torch::autograd::impl::try_get_grad_accumulator(tensor) == nodes_[parameter];
+}
+
+bool ReadyHooks::in_pass() const {
+  const auto* wanted = Executor::current() != nullptr
+                           ? nullptr
+                           : torch::autograd::get_current_graph_task_exec_info();
+  if (wanted == nullptr || wanted->empty())
+    return true;  // all leaves
+  return std::any_of(nodes_.begin(), nodes_.end(), [&](const autograd::NodePtr& node) {
+    const auto found = wanted->find(node.get());
+    return found != wanted->end() && found->second.needed_;
+  });
 }
 
 autograd::GradientStore& store_of_pass() {

@@ -34,6 +34,9 @@ class ReadyHooks {
   /// Whether the parameter still has that node: what is done to a parameter's data can
   /// give it another one.
   bool is_current(size_t parameter, const at::Tensor& tensor) const;
+  /// Whether the pass that runs on this thread adds up gradients of any parameter:
+  /// torch::autograd::grad() does not.
+  bool in_pass() const;
 
  private:
   class Hook;
