@@ -50,6 +50,27 @@ bool has_sparse_weight(const torch::nn::Module& module) {
   return false;
 }
 
+/// What is never trained, but must be equal all the same.
+std::vector<Parameter> frozen_parameters(
+    const std::vector<Parameter>& all, const std::vector<std::string>& ignore) {
+  std::vector<Parameter> frozen;
+  for (const Parameter& parameter : all)
+    if (!parameter.tensor.requires_grad() &&
+        std::find(ignore.begin(), ignore.end(), parameter.name) == ignore.end())
+      frozen.push_back(parameter);
+  return frozen;
+}
+
+void check_source(const DataParallelOptions& options, const comm::Group& group) {
+  if (options.buffers.source < 0 || options.buffers.source >= group.size())
+    throw InvalidArgument(text(
+        "[dp] expected buffers from a rank below ",
+        group.size(),
+        ", got ",
+        options.buffers.source,
+        "; correct buffers.source"));
+}
+
 }  // namespace
 
 Replica::Replica(
@@ -61,13 +82,7 @@ Replica::Replica(
           throw InvalidArgument(
               "[dp] expected a function for BufferMode::Hook, got none; set "
               "buffers.hook");
-        if (options_.buffers.source < 0 || options_.buffers.source >= group.size())
-          throw InvalidArgument(text(
-              "[dp] expected buffers from a rank below ",
-              group.size(),
-              ", got ",
-              options_.buffers.source,
-              "; correct buffers.source"));
+        check_source(options_, group);
         const std::vector<Parameter> parameters =
             trained_parameters(all_parameters(), options_.ignore);
         if (options_.init_sync)
@@ -111,6 +126,9 @@ void Replica::verify(const comm::Group& group) const {
   lines.push_back(text(parameters.size(), " parameters that need a gradient"));
   for (const Parameter& parameter : parameters)
     lines.push_back(describe(parameter));
+  for (const Parameter& parameter :
+       frozen_parameters(all_parameters(), options_.ignore))
+    lines.push_back(text("frozen ", describe(parameter)));
   for (const auto& [name, buffer] : buffers())
     lines.push_back(text("buffer ", describe({name, buffer})));
   lines.push_back(text(
@@ -202,6 +220,9 @@ void Replica::broadcast_state(int source) {
   std::vector<at::Tensor> tensors;
   for (const Parameter& parameter : reducer_->parameters())
     tensors.push_back(parameter.tensor);
+  for (const Parameter& parameter :
+       frozen_parameters(all_parameters(), options_.ignore))
+    tensors.push_back(parameter.tensor);
   for (const auto& [name, buffer] : buffers())
     tensors.push_back(buffer);
   broadcast_values(group(), tensors, source);
@@ -212,6 +233,7 @@ void Replica::check_replicas() const {
 }
 
 void Replica::replace_group(const comm::Group& group) {
+  check_source(options_, group);
   if (options_.init_sync)
     verify(group);
   reducer_->replace_group(group);
