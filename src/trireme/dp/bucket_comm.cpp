@@ -30,6 +30,12 @@ BucketComm::BucketComm(
 BucketComm::~BucketComm() {
   // What is under way uses the buckets; it ends by its own deadline.
   worker_.drain();
+  for (const comm::Work& work : works_)
+    try {
+      work.wait();
+    } catch (const std::exception&) {
+      continue;  // of a round that failed: told already
+    }
 }
 
 void BucketComm::use(FlatGradients& gradients) {
@@ -255,6 +261,13 @@ void BucketComm::add_squares(size_t bucket) {
 
 /// Afterwards, since a sparse bucket may come before the one that brings the weights.
 void BucketComm::scale_sparse() {
+  if (first_dense_ < 0 && plan_.reduction == Reduction::WeightedMean) {
+    // Nothing has brought them.
+    const at::Tensor total =
+        at::full({1}, plan_.weight, at::TensorOptions().dtype(at::kLong));
+    comm::all_reduce(group_, total);
+    outcome_.total_weight = total.item<int64_t>();
+  }
   const double by = divisor();
   for (size_t b = 0; b < sparse_.size(); ++b)
     if (sparse_[b].defined()) {

@@ -96,8 +96,11 @@ class BucketComm {
   void run_now(size_t bucket);
   /// Waits for all that was launched; rethrows what went wrong.
   void finish();
+  /// Waits for what is under way, whatever becomes of it.
+  void drain() { worker_.drain(); }
   /// Tells the others that this rank cannot go on.
   void fail(const std::string& why);
+  bool has_failed() const { return failed_; }
 
   const RoundOutcome& outcome() const { return outcome_; }
   const at::Tensor& sparse_result(size_t bucket) const { return sparse_[bucket]; }

@@ -22,17 +22,22 @@ Reducer::Reducer(
 void Reducer::replace_group(const comm::Group& group) {
   const auto count = static_cast<int64_t>(parameters_.size());
   const bool alone = group.size() == 1;
-  const bool maps = options_.find_unused || options_.static_graph;
   const RiderPlan riders{
       .active = alone ? 0 : group.size(),
       .weight = options_.reduction == Reduction::WeightedMean ? kCountElements : 0,
       .reached = options_.find_unused ? count : 0,
       .rebuild = alone ? 0 : 1,
-      .used = maps ? count : 0};
+      .used = count};
+  // What a failed round has left under way reads gradients of other ranks, which they
+  // give up after the next call that all make.
+  if (comm_)
+    comm_->drain();
   // A thread and an order of calls of its own: the model may use the group as well.
   comm_ = std::make_unique<BucketComm>(
       group.split(0, group.rank()), parameters_, options_.hooks, riders);
-  open_ = false;
+  open_ = abandoned_ = false;
+  store_ = &autograd::grad_field();  // that of a failed pass may be gone
+  reached_.clear();
   for (Slot& slot : slots_)
     slot.used = slot.begun = false;
   plan_buckets(
@@ -57,9 +62,9 @@ void Reducer::set_weight(int64_t weight) {
 
 void Reducer::ready(size_t parameter) {
   try {
-    if (!open_)
+    if (!open_ || abandoned_)
       begin_pass();
-    if (open_)
+    if (open_ && !abandoned_)
       return count_down(parameter);
     slots_[parameter].used |=
         store_of_pass().get(parameters_[parameter].tensor).defined();
@@ -74,10 +79,26 @@ void Reducer::ready(size_t parameter) {
 }
 
 void Reducer::begin_pass() {
-  if (options_.by_hand || open_ || paused_ > 0)
+  if (options_.by_hand || (open_ && !abandoned_) || paused_ > 0)
     return;
   open();
-  at_end_of_pass([this] { end_pass(); });
+  // A pass that fails drops what was to be called at its end.
+  const std::shared_ptr<Reducer> end(this, [](Reducer* self) { self->abandon(); });
+  at_end_of_pass([end] { end->end_pass(); });
+}
+
+/// Unless the round has ended: the others must not wait for the rest of it.
+void Reducer::abandon() noexcept {
+  if (!open_ || std::exchange(abandoned_, true) || comm_->has_failed())
+    return;
+  try {
+    comm_->fail(text(
+        "[dp] the backward of rank ",
+        group().rank(),
+        " failed before all its gradients were there"));
+  } catch (const std::exception&) {
+    return;  // the first error counts
+  }
 }
 
 void Reducer::open() {
@@ -107,8 +128,11 @@ void Reducer::open(autograd::GradientStore& store) {
   next_ = 0;
   taken_ = 0;
   at_end_ = !has_inputs_;
-  for (Slot& slot : slots_)
+  for (Slot& slot : slots_) {
+    slot.calls =
+        counts_calls() ? 0 : slot.calls;  // a failed pass may have counted some
     slot.waits = options_.static_graph && round_ > 0 ? slot.calls : 1;
+  }
   open_ = true;
   for (size_t i = 0; i < slots_.size(); ++i) {
     const bool unreached = i < reached_.size() && reached_[i] == 0;
@@ -195,8 +219,10 @@ std::vector<uint8_t> Reducer::first_flags() const {
     append_bits(flags, has_inputs_ ? weight_ : 0);
   if (riders.reached > 0) {
     const bool known = reached_.size() == parameters_.size();
+    // What an earlier pass of this window has brought counts as well.
     for (size_t i = 0; i < parameters_.size(); ++i)
-      flags.push_back(has_inputs_ && (!known || reached_[i] != 0) ? 1 : 0);
+      flags.push_back(
+          has_inputs_ && (!known || reached_[i] != 0 || slots_[i].used) ? 1 : 0);
   }
   return flags;
 }

@@ -134,6 +134,7 @@ class Reducer final : public ReadyListener {
   void launch_full();
   void launch(size_t bucket, bool now);
   void end_pass();
+  void abandon() noexcept;
   void take_missing();
   void check_missing(const std::vector<size_t>& missing);
   bool counts_calls() const { return options_.static_graph && round_ == 0; }
@@ -168,6 +169,8 @@ class Reducer final : public ReadyListener {
   // The round that runs.
   autograd::GradientStore* store_ = &autograd::grad_field();
   bool open_ = false;
+  /// Its pass has failed: it stays open until the group is replaced.
+  bool abandoned_ = false;
   std::vector<int> pending_;
   size_t next_ = 0;
   /// In which gradients came, and as buckets were planned.

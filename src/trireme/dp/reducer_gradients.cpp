@@ -14,11 +14,24 @@ namespace {
 /// Below this share of bytes in another bucket, another order is not worth its price.
 constexpr double kDriftThatMatters = 0.05;
 
+/// Gives a store a gradient of its own where it has a place in the buckets: the next
+/// round may belong to another store.
+void take_out(
+    autograd::GradientStore& store,
+    const FlatGradients& gradients,
+    size_t parameter,
+    const at::Tensor& tensor) {
+  const at::Tensor gradient = store.get(tensor);
+  if (gradient.defined() && gradients.holds(parameter, gradient))
+    store.set(tensor, gradient.clone());
+}
+
 }  // namespace
 
 ParameterSize Reducer::size_of(const Parameter& parameter) const {
   const c10::ScalarType own = parameter.tensor.scalar_type();
-  const bool widens = options_.gradient_dtype && c10::isFloatingType(own);
+  const bool widens =
+      options_.gradient_dtype && c10::isFloatingType(own) && !parameter.sparse;
   return {
       .elements = parameter.tensor.numel(),
       .dtype = widens ? *options_.gradient_dtype : own,
@@ -28,11 +41,15 @@ ParameterSize Reducer::size_of(const Parameter& parameter) const {
 /// Brings a complete gradient to its place.
 void Reducer::put(size_t parameter) {
   const at::Tensor& tensor = parameters_[parameter].tensor;
+  if (!store_->is_grad_field())
+    take_out(autograd::grad_field(), *gradients_, parameter, tensor);
   if (parameters_[parameter].sparse) {
     comm_->set_sparse(
         static_cast<size_t>(gradients_->layout().places[parameter].bucket),
         store_->get(tensor));
     unset_.push_back(parameter);
+    if (options_.check_finite)
+      check_finite(parameter);
     return;
   }
   if (sizes_[parameter].dtype != tensor.scalar_type()) {
@@ -68,10 +85,15 @@ void Reducer::widen(size_t parameter) {
 }
 
 void Reducer::check_finite(size_t parameter) {
-  const at::Tensor& gradient = gradients_->view(parameter);
+  const at::Tensor gradient = parameters_[parameter].sparse
+                                  ? store_->get(parameters_[parameter].tensor)
+                                  : gradients_->view(parameter);
+  if (!gradient.defined())
+    return;
   // A sum with NaN or infinity in it is neither small nor large.
-  const at::Tensor sum = at::sum(gradient);
-  if (at::isfinite(sum).item<bool>() || at::isfinite(gradient).all().item<bool>())
+  const at::Tensor values = gradient.is_sparse() ? gradient._values() : gradient;
+  const at::Tensor sum = at::sum(values);
+  if (at::isfinite(sum).item<bool>() || at::isfinite(values).all().item<bool>())
     return;
   throw Error(text(
       "[dp] expected finite gradients, got NaN or infinity on rank ",
@@ -85,17 +107,19 @@ void Reducer::check_finite(size_t parameter) {
 void Reducer::give_back() {
   const std::vector<int64_t>& used = comm_->outcome().used;
   for (const size_t i : unset_) {
+    const auto bucket = static_cast<size_t>(gradients_->layout().places[i].bucket);
+    const at::Tensor rows =
+        parameters_[i].sparse ? comm_->sparse_result(bucket) : at::Tensor();
+    // Rows may come after the last dense bucket, and after what rode on it.
+    const bool has_rows = rows.defined() && (!rows.is_sparse() || rows._nnz() > 0);
     // Nobody has a gradient for it: it stays as it was, so that optimizers skip it.
-    if (!used.empty() && used[i] == 0)
+    if (!used.empty() && used[i] == 0 && !slots_[i].begun && !has_rows)
       continue;
     const at::Tensor& tensor = parameters_[i].tensor;
     if (!tensor.requires_grad())
       continue;
     if (parameters_[i].sparse)
-      store_->set(
-          tensor,
-          comm_->sparse_result(
-              static_cast<size_t>(gradients_->layout().places[i].bucket)));
+      store_->set(tensor, rows);
     else if (sizes_[i].dtype != tensor.scalar_type())
       store_->set(tensor, gradients_->view(i).to(tensor.scalar_type()));
     else
@@ -103,6 +127,8 @@ void Reducer::give_back() {
   }
   for (Slot& slot : slots_)
     slot.used = slot.begun = false;
+  for (size_t i = 0; !store_->is_grad_field() && i < parameters_.size(); ++i)
+    take_out(*store_, *gradients_, i, parameters_[i].tensor);
 }
 
 void Reducer::plan_buckets(const std::vector<int>& order) {
