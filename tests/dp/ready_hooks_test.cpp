@@ -19,8 +19,7 @@ class Notes : public ReadyListener {
   explicit Notes(const std::vector<Parameter>& parameters) : parameters_(parameters) {}
   void ready(size_t parameter) override {
     seen.push_back(parameter);
-    defined.push_back(
-        store_of_pass().get(parameters_[parameter].tensor).defined());
+    defined.push_back(store_of_pass().get(parameters_[parameter].tensor).defined());
     if (seen.size() == 1)
       at_end_of_pass([this] { ++ends; });
   }
