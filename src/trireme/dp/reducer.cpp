@@ -31,7 +31,8 @@ void Reducer::replace_group(const comm::Group& group) {
       .used = count};
   // What a failed round has left under way reads gradients of other ranks, which they
   // give up after the next call that all make.
-  comm_.reset();
+  if (comm_)
+    comm_->drain();
   // A thread and an order of calls of its own: the model may use the group as well.
   comm_ = std::make_unique<BucketComm>(
       group.split(0, group.rank()), parameters_, options_.hooks, riders);

@@ -103,12 +103,12 @@ void Reducer::check_finite(size_t parameter) {
 void Reducer::give_back() {
   const std::vector<int64_t>& used = comm_->outcome().used;
   for (const size_t i : unset_) {
-    // Nobody has a gradient for it: it stays as it was, so that optimizers skip it.
     const auto bucket = static_cast<size_t>(gradients_->layout().places[i].bucket);
     const at::Tensor rows =
         parameters_[i].sparse ? comm_->sparse_result(bucket) : at::Tensor();
     // Rows may come after the last dense bucket, and after what rode on it.
     const bool has_rows = rows.defined() && (!rows.is_sparse() || rows._nnz() > 0);
+    // Nobody has a gradient for it: it stays as it was, so that optimizers skip it.
     if (!used.empty() && used[i] == 0 && !slots_[i].begun && !has_rows)
       continue;
     const at::Tensor& tensor = parameters_[i].tensor;

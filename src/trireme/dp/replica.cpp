@@ -266,6 +266,9 @@ void Replica::broadcast_state(int source) {
   for (const Parameter& parameter :
        frozen_parameters(all_parameters(), options_.ignore))
     tensors.push_back(parameter.tensor);
+  for (const Parameter& parameter :
+       frozen_parameters(all_parameters(), options_.ignore))
+    tensors.push_back(parameter.tensor);
   for (const auto& [name, buffer] : buffers())
     tensors.push_back(buffer);
   broadcast_values(group(), tensors, source);
