@@ -19,7 +19,7 @@ namespace {
 
 constexpr int kRanks = 2, kSteps = 6, kMicrobatches = 2, kRows = 8, kWidth = 12,
               kLayers = 4;
-constexpr double kRate = 0.5;
+constexpr double kRate = 5;
 /// By rank, by step, by microbatch.
 using Losses = std::vector<std::vector<std::vector<double>>>;
 
