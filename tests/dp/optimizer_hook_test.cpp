@@ -161,13 +161,13 @@ TEST(OptimizerHookRanks, RanksWithoutInputsStepAsWell) {
       if (step == 0 || group.rank() == 0)
         test.backward();
       else
-        EXPECT_TRUE(test.replica().shadow());
+        EXPECT_TRUE(test.replica().shadow_step());
     EXPECT_TRUE(same_everywhere(group, test.parameters()));
     // Nobody has inputs any more: momentum must not move anything either.
     std::vector<at::Tensor> before;
     for (const at::Tensor& parameter : test.parameters())
       before.push_back(parameter.detach().clone());
-    EXPECT_FALSE(test.replica().shadow());
+    EXPECT_FALSE(test.replica().shadow_step());
     for (size_t i = 0; i < before.size(); ++i)
       EXPECT_TRUE(testing::same(test.parameters()[i].detach(), before[i])) << i;
   });

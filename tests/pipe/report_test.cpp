@@ -65,7 +65,7 @@ TEST(Report, TextHasMeasuredAndPredictedSideBySide) {
       "rank 1             4.00 ms       6.00 ms           200             -\n");
 }
 
-TEST(Report, PredictedPeaksAreWithoutTheWeightsAsTheMeasuredOnes) {
+TEST(Report, PredictedPeaksAreActivationsAndGradientsAsTheMeasuredOnes) {
   StepReport report{
       .schedule = schedule(), .timelines = timelines(), .peak_bytes = {100, 200}};
   report.measured = measure(report.schedule, report.timelines);
@@ -74,15 +74,19 @@ TEST(Report, PredictedPeaksAreWithoutTheWeightsAsTheMeasuredOnes) {
       {.activation_bytes = 90, .weight_bytes = 1000},
       {.activation_bytes = 150, .weight_bytes = 5000}};
   report.predict(costs);
-  EXPECT_EQ(report.predicted->peak_bytes, (std::vector<double>{1090, 5150}));
-  EXPECT_EQ(report.predicted_peak_bytes, (std::vector<double>{90, 150}));
+  EXPECT_EQ(report.predicted_peak_bytes, (std::vector<double>{1090, 5150}));
   const std::string table = to_text(report);
   EXPECT_NE(
       table.find(
-          "rank 0             5.00 ms       5.00 ms           100            90"),
+          "rank 0             5.00 ms       5.00 ms           100          1090"),
       std::string::npos)
       << table;
-  EXPECT_NE(table.find("           200           150\n"), std::string::npos) << table;
+  EXPECT_NE(table.find("           200          5150\n"), std::string::npos) << table;
+  // Without backwards there are no gradients.
+  report.schedule =
+      sched::lower(sched::parse_csv("0F0\n1F0\n", "forward"), {.sharding = false});
+  report.predict(costs);
+  EXPECT_EQ(report.predicted_peak_bytes, (std::vector<double>{90, 150}));
 }
 
 /// An overlap from 1 to 9 ms whose forward takes 5 ms; the backward begins with it, or

@@ -94,7 +94,7 @@ const std::vector<GraphCase>& graph_cases() {
   static const std::vector<GraphCase> cases{
       {.kind = "small", .name = "501 small nodes"},
       {.kind = "views", .name = "501 views"},
-      {.kind = "mlp", .name = "MLP, d 512, batch 256", .repetitions = 20},
+      {.kind = "mlp", .name = "MLP, d 512, batch 256", .repetitions = 10},
       {.kind = "wide", .name = "500 leaves"},
       {.kind = "deep", .name = "chain of 5001 nodes", .repetitions = 20}};
   return cases;

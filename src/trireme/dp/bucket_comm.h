@@ -100,8 +100,6 @@ class BucketComm {
   void run_now(size_t bucket);
   /// Waits for all that was launched; rethrows what went wrong.
   void finish();
-  /// Waits for what is under way, whatever becomes of it.
-  void drain() { worker_.drain(); }
   /// Tells the others that this rank cannot go on.
   void fail(const std::string& why);
   bool has_failed() const { return failed_; }

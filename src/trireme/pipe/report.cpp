@@ -8,6 +8,7 @@
 
 #include "trireme/core/error.h"
 #include "trireme/pipe/gather_rows.h"
+#include "trireme/pipe/program.h"
 #include "trireme/sched/draw.h"
 #include "trireme/sched/index.h"
 #include "trireme/sched/prove.h"
@@ -111,8 +112,11 @@ sched::Simulation measure(
 
 void StepReport::predict(const sched::Costs& costs) {
   predicted = sched::simulate(schedule, {.costs = costs, .details = true});
-  // What was measured is without the weights, which were there before the step.
+  // What was measured is without the weights, which were there before, but with the
+  // gradients, which take as much.
   predicted_peak_bytes = predicted->peak_bytes;
+  if (has_backward(schedule))
+    return;
   for (int stage = 0; stage < schedule.stages(); ++stage)
     predicted_peak_bytes[index(schedule.owner(stage))] -=
         costs.stage(stage).weight_bytes;

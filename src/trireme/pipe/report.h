@@ -29,7 +29,7 @@ struct StepReport {
   /// The most bytes of tensors that a rank's step has held beside its weights; 0 unless
   /// the program has installed the caching allocator.
   std::vector<int64_t> peak_bytes;
-  /// The same by the simulator: its peak less the weights. Empty without costs.
+  /// The same by the simulator, with gradients as large as weights; may be empty.
   std::vector<double> predicted_peak_bytes;
 
   /// Simulates the schedule with these costs.
