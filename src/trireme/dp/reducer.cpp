@@ -23,12 +23,14 @@ Reducer::Reducer(
 void Reducer::replace_group(const comm::Group& group) {
   const auto count = static_cast<int64_t>(parameters_.size());
   const bool alone = group.size() == 1;
+  uses_places_ = !alone || !options_.hooks.empty() || options_.norm ||
+                 options_.check_finite || options_.gradient_dtype;
   const RiderPlan riders{
       .active = alone ? 0 : group.size(),
       .weight = options_.reduction == Reduction::WeightedMean ? kCountElements : 0,
       .reached = options_.find_unused ? count : 0,
       .rebuild = alone ? 0 : 1,
-      .used = count};
+      .used = uses_places_ ? count : 0};
   // What a failed round has left under way reads gradients of other ranks, which they
   // give up after the next call that all make.
   if (comm_)

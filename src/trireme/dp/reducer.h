@@ -125,8 +125,9 @@ class Reducer final : public ReadyListener {
   /// How often buckets were put in another order.
   int rebuilds() const { return rebuilds_; }
   /// The gradient in the dtype that it was reduced in.
-  const at::Tensor& reduced(size_t parameter) const {
-    return gradients_->view(parameter);
+  at::Tensor reduced(size_t parameter) const {
+    return uses_places_ ? gradients_->view(parameter)
+                        : store_->get(parameters_[parameter].tensor);
   }
 
   void ready(size_t parameter) override;
@@ -184,6 +185,9 @@ class Reducer final : public ReadyListener {
   bool throws_on_early_end_ = false;
   bool has_inputs_ = true;
   std::vector<int64_t> last_active_;
+  /// Gradients go to their places in buckets. A rank that is alone, and does nothing
+  /// with them, leaves them where they are.
+  bool uses_places_ = true;
   std::vector<uint8_t> reached_;
 
   // The round that runs.

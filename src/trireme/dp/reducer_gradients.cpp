@@ -38,6 +38,8 @@ void Reducer::leave_places(autograd::GradientStore& store) {
 
 /// Brings a complete gradient to its place.
 void Reducer::put(size_t parameter) {
+  if (!uses_places_)
+    return;
   const at::Tensor& tensor = parameters_[parameter].tensor;
   if (parameters_[parameter].sparse) {
     comm_->set_sparse(
