@@ -34,8 +34,7 @@ std::vector<ParameterSize> floats(const std::vector<int64_t>& bytes) {
 }
 
 TEST(BucketPlan, OneLimit) {
-  EXPECT_EQ(
-      assign(floats({400, 800, 400, 200}), {400}), (Buckets{{0}, {1}, {2}, {3}}));
+  EXPECT_EQ(assign(floats({400, 800, 400, 200}), {400}), (Buckets{{0}, {1}, {2}, {3}}));
 }
 
 TEST(BucketPlan, OneLimitAndTwoDtypes) {
@@ -50,8 +49,7 @@ TEST(BucketPlan, OneLimitAndTwoDtypes) {
 
 TEST(BucketPlan, ListsOfLimits) {
   EXPECT_EQ(assign(floats({40, 40, 40, 40}), {40, 80}), (Buckets{{0}, {1, 2}, {3}}));
-  EXPECT_EQ(
-      assign(floats({40, 40, 40, 40}), {1, 80, 1}), (Buckets{{0}, {1, 2}, {3}}));
+  EXPECT_EQ(assign(floats({40, 40, 40, 40}), {1, 80, 1}), (Buckets{{0}, {1, 2}, {3}}));
   EXPECT_THROW(assign(floats({40}), {}), InvalidArgument);
 }
 
@@ -112,7 +110,10 @@ TEST(BucketPlan, DriftIsTheShareOfBytesThatMove) {
 /// order in which their last parameters come.
 TEST(BucketPlan, RandomInputs) {
   const ScalarType dtypes[] = {
-      ScalarType::Float, ScalarType::Double, ScalarType::BFloat16, ScalarType::ComplexDouble};
+      ScalarType::Float,
+      ScalarType::Double,
+      ScalarType::BFloat16,
+      ScalarType::ComplexDouble};
   for (unsigned seed = 0; seed < 300; ++seed) {
     std::mt19937 random(seed);
     std::vector<ParameterSize> sizes(1 + random() % 30);
@@ -126,8 +127,8 @@ TEST(BucketPlan, RandomInputs) {
     std::vector<size_t> when(sizes.size());
     for (size_t k = 0; k < order.size(); ++k)
       when[static_cast<size_t>(order[k])] = k;
-    const Buckets buckets = assign_buckets(
-        sizes, order, {{1 + random() % 200, 1 + random() % 900}});
+    const Buckets buckets =
+        assign_buckets(sizes, order, {{1 + random() % 200, 1 + random() % 900}});
     const Layout layout = lay_out(sizes, buckets, random() % 9, random() % 9);
     std::vector<int> seen(sizes.size(), 0);
     std::map<ScalarType, std::vector<int>> owners;

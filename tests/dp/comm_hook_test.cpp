@@ -22,6 +22,14 @@ at::Tensor input(int rank) {
   return whole_numbers({2, 4}, static_cast<uint64_t>(rank + 1));
 }
 
+/// Hooks, and a bucket for each parameter.
+DataParallelOptions with_hooks(const CommHooks& hooks) {
+  DataParallelOptions options;
+  options.bucket_bytes = 1;
+  options.hooks = hooks;
+  return options;
+}
+
 /// The gradients of a backward with these hooks, beside those without.
 void compare(
     const comm::Group& group,
@@ -30,7 +38,7 @@ void compare(
   const auto plain = std::make_shared<Blocks>(2);
   const auto hooked = std::make_shared<Blocks>(2);
   DataParallel without(plain, group, {.bucket_bytes = 1});
-  DataParallel with(hooked, group, {.bucket_bytes = 1, .hooks = hooks});
+  DataParallel with(hooked, group, with_hooks(hooks));
   for (int step = 0; step < 3; ++step) {
     drop_gradients(*plain);
     drop_gradients(*hooked);
@@ -53,23 +61,22 @@ TEST(CommHookRanks, ChainsRunFromTheFirstToTheLast) {
         bucket.buffer() = bucket.buffer().to(at::kFloat) * 3;  // another tensor
         next(bucket);
       });
-      compare(group, {twice, other}, [](const at::Tensor& got, const at::Tensor& plain) {
-        EXPECT_TRUE(same(got, plain * 6 + 1));
-      });
+      compare(
+          group, {twice, other}, [](const at::Tensor& got, const at::Tensor& plain) {
+            EXPECT_TRUE(same(got, plain * 6 + 1));
+          });
     });
 }
 
 TEST(CommHookRanks, AHookMayReduceByItself) {
   run_world(Backend::Local, 2, [](const comm::Group& group) {
-    const auto own = make_hook("own", [](GradBucket& bucket, const auto&) {
-      bucket.reduce(bucket.buffer());
-    });
+    const auto own = make_hook(
+        "own", [](GradBucket& bucket, const auto&) { bucket.reduce(bucket.buffer()); });
     compare(group, {own}, [](const at::Tensor& got, const at::Tensor& plain) {
       EXPECT_TRUE(same(got, plain));
     });
-    const auto none = make_hook("none", [](GradBucket& bucket, const auto&) {
-      bucket.buffer().fill_(4);
-    });
+    const auto none = make_hook(
+        "none", [](GradBucket& bucket, const auto&) { bucket.buffer().fill_(4); });
     compare(group, {none}, [](const at::Tensor& got, const at::Tensor&) {
       EXPECT_TRUE(same(got, at::full_like(got, 4)));
     });
@@ -104,7 +111,8 @@ TEST(CommHookRanks, WhatAHookSees) {
 
 TEST(CommHookRanks, UnusedParametersAndWeightsWithHooks) {
   run_world(Backend::Local, 2, [](const comm::Group& group) {
-    const auto pass = make_hook("pass", [](GradBucket& b, const auto& next) { next(b); });
+    const auto pass =
+        make_hook("pass", [](GradBucket& b, const auto& next) { next(b); });
     const auto net = std::make_shared<Blocks>(3);
     const auto plain = std::make_shared<Blocks>(3);
     const DataParallelOptions options{
@@ -128,7 +136,7 @@ TEST(CommHookRanks, ABufferOfAnotherSizeIsRefused) {
       next(bucket);
       bucket.buffer() = bucket.buffer().narrow(0, 0, 1);
     });
-    DataParallel model(std::make_shared<Blocks>(1), group, {.hooks = {cut}});
+    DataParallel model(std::make_shared<Blocks>(1), group, with_hooks({cut}));
     EXPECT_TRUE(contains(
         message_of<Error>([&] { model(input(0)).sum().backward(); }),
         "expected the hook cut to leave a buffer of"));

@@ -79,8 +79,8 @@ void add_to(const at::Tensor& parameter, double value) {
 void expect_same_values(const torch::nn::Module& got, const torch::nn::Module& wanted) {
   const auto parameters = got.named_parameters();
   for (const auto& parameter : wanted.named_parameters())
-    EXPECT_TRUE(testing::same(
-        parameters[parameter.key()].detach(), parameter.value().detach()))
+    EXPECT_TRUE(
+        testing::same(parameters[parameter.key()].detach(), parameter.value().detach()))
         << parameter.key();
 }
 

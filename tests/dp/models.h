@@ -1,5 +1,5 @@
-// Small models for the tests of dp, with torch's base of modules alone. Their values are
-// small whole numbers, so that sums are exact in any order.
+// Small models for the tests of dp, with torch's base of modules alone. Their values
+// are small whole numbers, so that sums are exact in any order.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -29,8 +29,12 @@ class Blocks : public torch::nn::Module {
   at::Tensor block(int index, const at::Tensor& x) const;
   at::Tensor forward(const at::Tensor& x, const std::vector<int>& path) const;
   at::Tensor forward(const at::Tensor& x) const;
-  const at::Tensor& weight(int index) const { return weights_[static_cast<size_t>(index)]; }
-  const at::Tensor& bias(int index) const { return biases_[static_cast<size_t>(index)]; }
+  const at::Tensor& weight(int index) const {
+    return weights_[static_cast<size_t>(index)];
+  }
+  const at::Tensor& bias(int index) const {
+    return biases_[static_cast<size_t>(index)];
+  }
   int count() const { return static_cast<int>(weights_.size()); }
 
  private:
@@ -48,7 +52,8 @@ void descend(const torch::nn::Module& module, double rate);
 /// p.data += value, unseen by autograd.
 void add_to(const at::Tensor& parameter, double value);
 
-/// Fails unless all values, or all gradients, have the same bits; both may be undefined.
+/// Fails unless all values, or all gradients, have the same bits; both may be
+/// undefined.
 void expect_same_values(const torch::nn::Module& got, const torch::nn::Module& wanted);
 void expect_same_gradients(
     const torch::nn::Module& got, const torch::nn::Module& wanted);

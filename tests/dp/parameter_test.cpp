@@ -27,7 +27,8 @@ TEST(Parameter, Lists) {
 TEST(Parameter, WhatIsTrained) {
   const Parameter a = named("a");
   const Parameter twice{"twice", a.tensor};
-  const auto kept = trained_parameters({a, twice, named("b", false), named("c")}, {"c"});
+  const auto kept =
+      trained_parameters({a, twice, named("b", false), named("c")}, {"c"});
   ASSERT_EQ(kept.size(), 1);
   EXPECT_EQ(kept[0].name, "a");
 }
@@ -40,14 +41,20 @@ TEST(Parameter, NothingToTrain) {
 
 TEST(Parameter, WhatCannotBe) {
   EXPECT_TRUE(contains(
-      message_of<InvalidArgument>([] { trained_parameters({named("a")}, {"b", "a"}); }),
+      message_of<InvalidArgument>([] {
+        trained_parameters({named("a")}, {"b", "a"});
+      }),
       "got b, which the model does not have"));
   EXPECT_TRUE(contains(
-      message_of<InvalidArgument>([] { trained_parameters({{"lazy", {}}}, {}); }),
+      message_of<InvalidArgument>([] {
+        trained_parameters({{"lazy", {}}}, {});
+      }),
       "got lazy without"));
   const at::Tensor leaf = at::zeros({2}).requires_grad_();
   EXPECT_TRUE(contains(
-      message_of<InvalidArgument>([&] { check_parameters({{"made", leaf * 2}}); }),
+      message_of<InvalidArgument>([&] {
+        check_parameters({{"made", leaf * 2}});
+      }),
       "got made, which was computed"));
   EXPECT_TRUE(contains(
       message_of<InvalidArgument>([] {

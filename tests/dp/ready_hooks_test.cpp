@@ -14,13 +14,12 @@ namespace {
 using autograd::Executor;
 
 /// Writes down what becomes ready, and where its gradient is.
-class Notes : public ReadyListener {
+class Notes final : public ReadyListener {
  public:
   explicit Notes(const std::vector<Parameter>& parameters) : parameters_(parameters) {}
   void ready(size_t parameter) override {
     seen.push_back(parameter);
-    defined.push_back(
-        store_of_pass().get(parameters_[parameter].tensor).defined());
+    defined.push_back(store_of_pass().get(parameters_[parameter].tensor).defined());
     if (seen.size() == 1)
       at_end_of_pass([this] { ++ends; });
   }

@@ -17,7 +17,9 @@ using testing::same;
 at::Tensor rows(const std::vector<int64_t>& indices, double value) {
   const auto count = static_cast<int64_t>(indices.size());
   return at::sparse_coo_tensor(
-      at::tensor(indices, at::kLong).view({1, count}), at::full({count, 2}, value), {5, 2});
+      at::tensor(indices, at::kLong).view({1, count}),
+      at::full({count, 2}, value),
+      {5, 2});
 }
 
 TEST(SparseReduceRanks, TheUnionOfAllRows) {
@@ -28,8 +30,10 @@ TEST(SparseReduceRanks, TheUnionOfAllRows) {
         const at::Tensor sum =
             reduce_sparse(group, rows(mine[group.rank()], 3), at::zeros({5, 2}), op);
         EXPECT_TRUE(sum.is_coalesced());
-        EXPECT_TRUE(same(sum._indices(), at::tensor({{0, 3, 4}}, at::kLong)));
-        const at::Tensor wanted = at::tensor({9.0F, 3.0F, 6.0F}).view({3, 1}).expand({3, 2});
+        EXPECT_TRUE(
+            same(sum._indices(), at::tensor({0, 3, 4}, at::kLong).view({1, 3})));
+        const at::Tensor wanted =
+            at::tensor({9.0F, 3.0F, 6.0F}).view({3, 1}).expand({3, 2});
         EXPECT_TRUE(same(sum._values(), op == ReduceOp::Sum ? wanted : wanted / 3));
       }
     });

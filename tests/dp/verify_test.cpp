@@ -30,7 +30,9 @@ void expect_difference(
 }
 
 std::string line(
-    const std::string& name, at::IntArrayRef sizes, c10::ScalarType dtype = at::kFloat) {
+    const std::string& name,
+    at::IntArrayRef sizes,
+    c10::ScalarType dtype = at::kFloat) {
   return describe({name, at::zeros(sizes, dtype)});
 }
 

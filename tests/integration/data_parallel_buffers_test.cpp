@@ -83,12 +83,12 @@ TEST(DataParallelBuffersRanks, BroadcastAfterForward) {
 
 TEST(DataParallelBuffersRanks, Average) {
   run_world(Backend::Local, 2, [](const comm::Group& group) {
-    const at::Tensor means = means_after(
-        group, 1, {.mode = BufferMode::Average, .after_forward = true});
+    const at::Tensor means =
+        means_after(group, 1, {.mode = BufferMode::Average, .after_forward = true});
     const at::Tensor zero = at::zeros({4});
     EXPECT_TRUE(same(means[0], means[1]));
-    EXPECT_TRUE(at::allclose(
-        means[0], (after_forward(zero, 0) + after_forward(zero, 1)) / 2));
+    EXPECT_TRUE(
+        at::allclose(means[0], (after_forward(zero, 0) + after_forward(zero, 1)) / 2));
   });
 }
 

@@ -72,7 +72,7 @@ TEST(DataParallelEngineRanks, GradientsInAMap) {
         executor.backward(roots_of(model(input(group.rank())).sum()), {.store = &map});
         add_whole(*whole, group);
         for (size_t i = 0; i < net->parameters().size(); ++i) {
-          const at::Tensor& parameter = net->parameters()[i];
+          const at::Tensor parameter = net->parameters()[i];
           EXPECT_FALSE(parameter.grad().defined());
           EXPECT_TRUE(same(map.get(parameter), whole->parameters()[i].grad())) << i;
         }
@@ -90,11 +90,10 @@ TEST(DataParallelEngineRanks, GradientsInAMapBesideTheField) {
     add_whole(*whole, group);
     GradientMap map;
     Executor executor;
-    executor.backward(
-        roots_of(3 * model(input(group.rank())).sum()), {.store = &map});
+    executor.backward(roots_of(3 * model(input(group.rank())).sum()), {.store = &map});
     for (size_t i = 0; i < net->parameters().size(); ++i)
-      EXPECT_TRUE(same(
-          map.get(net->parameters()[i]), 3 * whole->parameters()[i].grad()))
+      EXPECT_TRUE(
+          same(map.get(net->parameters()[i]), 3 * whole->parameters()[i].grad()))
           << i;
     expect_same_gradients(*net, *whole);
   });
@@ -125,8 +124,8 @@ TEST(DataParallelEngineRanks, GradientsOfGradientsPassTheWatch) {
     const auto whole = copy_of(*net);
     DataParallel model(net, group);
     const auto penalty = [](const at::Tensor& y, const at::Tensor& x) {
-      const at::Tensor dx = torch::autograd::grad(
-          {(y * y).sum()}, {x}, {}, true, true)[0];
+      const at::Tensor dx =
+          torch::autograd::grad({(y * y).sum()}, {x}, {}, true, true)[0];
       return dx.sum() + y.sum();
     };
     const at::Tensor x = input(group.rank()).requires_grad_();

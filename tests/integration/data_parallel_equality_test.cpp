@@ -87,7 +87,8 @@ TEST(DataParallelEqualityRanks, BucketsDoNotChangeABit) {
   for (const int ranks : {2, 3})
     run_world(Backend::Local, ranks, [](const comm::Group& group) {
       std::vector<std::shared_ptr<Blocks>> nets;
-      for (const size_t bytes : {size_t{1}, size_t{100}, size_t{300}, size_t{1} << 20}) {
+      for (const size_t bytes :
+           {size_t{1}, size_t{100}, size_t{300}, size_t{1} << 20}) {
         nets.push_back(std::make_shared<Blocks>(3, 5, at::kFloat));
         DataParallel model(nets.back(), group, {.bucket_bytes = bytes});
         for (int step = 0; step < 4; ++step) {
@@ -128,7 +129,7 @@ TEST(DataParallelEqualityRanks, TwoHundredStepsConvergeAsOneProcess) {
       last = loss.item<double>();
       first = step == 0 ? last : first;
     }
-    EXPECT_LT(last, first / 2);
+    EXPECT_LT(last, 0.6 * first);
     for (size_t i = 0; i < net->parameters().size(); ++i)
       EXPECT_TRUE(at::allclose(
           net->parameters()[i], whole->parameters()[i], 1e-4, 1e-5));  // 200 roundings

@@ -144,11 +144,9 @@ TEST(DataParallelNoSyncRanks, EarlierStepsOfTheWindowAreEnough) {
     model(input(1), std::vector<int>{1}).sum().backward();
     for (const at::Tensor& parameter : net->parameters())
       EXPECT_TRUE(parameter.grad().defined());
-    const std::string message = testing::message_of<Error>([&] {
-      model(input(1), std::vector<int>{1}).sum().backward();
-    });
-    EXPECT_TRUE(
-        testing::contains(message, "w0") || testing::contains(message, "rank"));
+    const std::string message = testing::message_of<Error>(
+        [&] { model(input(1), std::vector<int>{1}).sum().backward(); });
+    EXPECT_TRUE(testing::contains(message, "w0") || testing::contains(message, "rank"));
   });
 }
 

@@ -51,10 +51,18 @@ class Fork : public Blocks {
 };
 using Tuple = std::tuple<at::Tensor, at::Tensor, at::Tensor>;
 
-at::Tensor left_of(const Tuple& t) { return std::get<0>(t); }
-at::Tensor left_of(const std::vector<at::Tensor>& v) { return v[0]; }
-at::Tensor left_of(const std::map<std::string, at::Tensor>& m) { return m.at("left"); }
-at::Tensor left_of(const Heads& h) { return h.left; }
+at::Tensor left_of(const Tuple& t) {
+  return std::get<0>(t);
+}
+at::Tensor left_of(const std::vector<at::Tensor>& v) {
+  return v[0];
+}
+at::Tensor left_of(const std::map<std::string, at::Tensor>& m) {
+  return m.at("left");
+}
+at::Tensor left_of(const Heads& h) {
+  return h.left;
+}
 
 at::Tensor input(int rank) {
   return whole_numbers({2, 4}, static_cast<uint64_t>(rank + 1));
@@ -72,7 +80,8 @@ void ignores_the_right(const comm::Group& group, const DataParallelOptions& opti
       (left_of(whole->forward(input(rank))).sum() / group.size()).backward();
     SCOPED_TRACE(text("step ", step, " of rank ", group.rank()));
     expect_same_gradients(*net, *whole);
-    for (Blocks* each : {static_cast<Blocks*>(net.get()), static_cast<Blocks*>(whole.get())}) {
+    for (Blocks* each :
+         {static_cast<Blocks*>(net.get()), static_cast<Blocks*>(whole.get())}) {
       descend(*each, 0.125);
       drop_gradients(*each);
     }

@@ -1,4 +1,5 @@
-// Graphs that stay as they are: the first backward shows them, later ones are held to it.
+// Graphs that stay as they are: the first backward shows them, later ones are held to
+// it.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/custom_function.h>
@@ -120,7 +121,8 @@ class Recomputed : public Blocks {
   int times_;
 };
 
-void recomputes(const comm::Group& group, int times, const DataParallelOptions& options) {
+void recomputes(
+    const comm::Group& group, int times, const DataParallelOptions& options) {
   const auto net = std::make_shared<Recomputed>(times);
   const auto whole = std::make_shared<Recomputed>(times);
   DataParallel model(net, group, options);

@@ -40,9 +40,9 @@ void step_as_one(
 
 TEST(DataParallelUnusedRanks, SetsThatChangeFromStepToStep) {
   const std::vector<std::vector<Path>> steps = {
-      {{0, 1}, {0, 1}},        // 2 and 3 unused everywhere
-      {{0, 1}, {0, 2}},        // another on each rank
-      {{0, 1, 2, 3}, {3}},     // all on one
+      {{0, 1}, {0, 1}},     // 2 and 3 unused everywhere
+      {{0, 1}, {0, 2}},     // another on each rank
+      {{0, 1, 2, 3}, {3}},  // all on one
       {{0, 1, 2, 3}, {0, 1, 2, 3}},
       {{2}, {2}},
       {{3}, {0}},
@@ -68,10 +68,12 @@ TEST(DataParallelUnusedRanks, ARankThatUsesNothingNewTakesPart) {
     DataParallel model(net, group, {.bucket_bytes = 1, .find_unused = true});
     step_as_one(model, *whole, group, {{0}, {1}, {2}, {0, 1, 2}});
     EXPECT_EQ(
-        model.replica().reducer().outcome().used, (std::vector<int64_t>{2, 2, 2, 2, 2, 2}));
+        model.replica().reducer().outcome().used,
+        (std::vector<int64_t>{2, 2, 2, 2, 2, 2}));
     step_as_one(model, *whole, group, {{0}, {1}, {0, 1}, {0, 1}});
     EXPECT_EQ(
-        model.replica().reducer().outcome().used, (std::vector<int64_t>{3, 3, 3, 3, 0, 0}));
+        model.replica().reducer().outcome().used,
+        (std::vector<int64_t>{3, 3, 3, 3, 0, 0}));
   });
 }
 

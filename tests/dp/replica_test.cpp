@@ -1,0 +1,145 @@
+#include "trireme/dp/replica.h"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include "models.h"
+#include "trireme/core/error.h"
+#include "trireme/testing/check.h"
+#include "trireme/testing/world.h"
+
+namespace trireme::dp {
+namespace {
+
+using testing::Backend;
+using testing::contains;
+using testing::message_of;
+using testing::run_world;
+using testing::same;
+
+at::Tensor input() {
+  return whole_numbers({2, 4}, 1);
+}
+
+TEST(ReplicaRanks, ValuesComeFromRankZero) {
+  for (const Backend backend : {Backend::Local, Backend::Shm})
+    run_world(backend, 2, [](const comm::Group& group) {
+      const auto held = std::make_shared<Blocks>(2, 4, at::kDouble, group.rank());
+      Blocks& net = *held;
+      net.register_buffer("buffer", at::full({2}, group.rank()));
+      const Replica replica(net, group);
+      expect_same_values(net, Blocks(2, 4, at::kDouble, 0));
+      EXPECT_EQ(net.buffers()[0][0].item<double>(), 0);
+    });
+}
+
+TEST(ReplicaRanks, WithoutTheFirstSyncEverythingStays) {
+  run_world(Backend::Local, 2, [](const comm::Group& group) {
+    const auto held = std::make_shared<Blocks>(2, 4, at::kDouble, group.rank());
+    Blocks& net = *held;
+    const Replica replica(net, group, {.init_sync = false});
+    expect_same_values(net, Blocks(2, 4, at::kDouble, group.rank()));
+    EXPECT_THROW(replica.check_replicas(), Error);
+  });
+}
+
+TEST(ReplicaRanks, StateFromAnyRank) {
+  run_world(Backend::Local, 3, [](const comm::Group& group) {
+    const auto held = std::make_shared<Blocks>(1);
+    Blocks& net = *held;
+    Replica replica(net, group);
+    for (int source = 0; source < 3; ++source) {
+      net.weight(0).data().fill_(group.rank() + 10);
+      replica.broadcast_state(source);
+      EXPECT_EQ(net.weight(0)[0][0].item<double>(), source + 10);
+    }
+  });
+}
+
+TEST(ReplicaRanks, LimitsOfBuckets) {
+  run_world(Backend::Local, 1, [](const comm::Group& group) {
+    const auto held = std::make_shared<Blocks>(2);
+    Blocks& net = *held;
+    EXPECT_THROW(Replica(net, group, {.bucket_bytes = 0}), InvalidArgument);
+    EXPECT_THROW(Replica(net, group, {.bucket_bytes_list = {4, 0}}), InvalidArgument);
+    const Replica replica(net, group, {.bucket_bytes_list = {1, 1000}});
+    EXPECT_EQ(replica.reducer().gradients().buckets(), 2);
+  });
+}
+
+TEST(ReplicaRanks, OptionsThatDiffer) {
+  run_world(Backend::Local, 2, [](const comm::Group& group) {
+    const auto held = std::make_shared<Blocks>(1);
+    Blocks& net = *held;
+    const bool odd = group.rank() == 1;
+    const auto hook =
+        make_hook("squeeze", [](GradBucket& b, const auto& next) { next(b); });
+    DataParallelOptions hooked;
+    hooked.hooks.push_back(hook);
+    DataParallelOptions ignoring;
+    ignoring.ignore.emplace_back("w0");
+    const std::vector<std::pair<DataParallelOptions, std::string>> cases = {
+        {{.bucket_bytes = 7}, "bucket limit 7"},
+        {{.reduction = Reduction::Sum}, "reduction 1"},
+        {{.static_graph = true}, "static_graph 1"},
+        {{.rebuild = false}, "rebuild 0"},
+        {{.buffers = {.mode = BufferMode::Off}}, "buffers 0"},
+        {{.gradient_dtype = at::kFloat}, "gradient_dtype Float"},
+        {{.check_replicas_every = 3}, "check_replicas_every 3"},
+        {hooked, "hook squeeze"},
+        {ignoring, "1 parameters"}};
+    for (const auto& [options, part] : cases) {
+      const std::string message = message_of<InvalidArgument>(
+          [&] { Replica(net, group, odd ? options : DataParallelOptions{}); });
+      EXPECT_TRUE(contains(message, "rank 1: "));
+      EXPECT_TRUE(contains(message, part));
+    }
+  });
+}
+
+TEST(ReplicaRanks, DataThatWasReplacedIsNoticed) {
+  run_world(Backend::Local, 1, [](const comm::Group& group) {
+    const auto held = std::make_shared<Blocks>(1);
+    Blocks& net = *held;
+    Replica replica(net, group);
+    net.to(at::kFloat);
+    EXPECT_TRUE(contains(
+        message_of<InvalidArgument>([&] { replica.before_forward(); }),
+        "got other data in w0"));
+    net.eval();
+    replica.before_forward();
+  });
+}
+
+TEST(ReplicaRanks, HooksAreGoneWithIt) {
+  run_world(Backend::Local, 2, [](const comm::Group& group) {
+    const auto held = std::make_shared<Blocks>(1);
+    Blocks& net = *held;
+    for (int k = 0; k < 3; ++k) {
+      const Replica replica(net, group);
+      net.forward(input()).sum().backward();
+      EXPECT_EQ(replica.reducer().rounds(), 1);
+    }
+    if (group.rank() == 0)
+      net.forward(input()).sum().backward();  // nobody waits for the other
+  });
+}
+
+TEST(ReplicaRanks, ValuesAreComparedNowAndThen) {
+  run_world(Backend::Local, 2, [](const comm::Group& group) {
+    const auto held = std::make_shared<Blocks>(1);
+    Blocks& net = *held;
+    Replica replica(net, group, {.check_replicas_every = 2});
+    if (group.rank() == 1)
+      add_to(net.bias(0), 1);
+    for (int step = 0; step < 2; ++step) {
+      replica.before_forward();
+      net.forward(input()).sum().backward();
+    }
+    EXPECT_TRUE(
+        contains(message_of<Error>([&] { replica.before_forward(); }), "values of b0"));
+  });
+}
+
+}  // namespace
+}  // namespace trireme::dp
