@@ -14,7 +14,7 @@ namespace {
 using autograd::Executor;
 
 /// Writes down what becomes ready, and where its gradient is.
-class Notes : public ReadyListener {
+class Notes final : public ReadyListener {
  public:
   explicit Notes(const std::vector<Parameter>& parameters) : parameters_(parameters) {}
   void ready(size_t parameter) override {

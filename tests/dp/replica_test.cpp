@@ -24,7 +24,8 @@ at::Tensor input() {
 TEST(ReplicaRanks, ValuesComeFromRankZero) {
   for (const Backend backend : {Backend::Local, Backend::Shm})
     run_world(backend, 2, [](const comm::Group& group) {
-      Blocks net(2, 4, at::kDouble, group.rank());
+      const auto held = std::make_shared<Blocks>(2, 4, at::kDouble, group.rank());
+      Blocks& net = *held;
       net.register_buffer("buffer", at::full({2}, group.rank()));
       const Replica replica(net, group);
       expect_same_values(net, Blocks(2, 4, at::kDouble, 0));
@@ -34,7 +35,8 @@ TEST(ReplicaRanks, ValuesComeFromRankZero) {
 
 TEST(ReplicaRanks, WithoutTheFirstSyncEverythingStays) {
   run_world(Backend::Local, 2, [](const comm::Group& group) {
-    Blocks net(2, 4, at::kDouble, group.rank());
+    const auto held = std::make_shared<Blocks>(2, 4, at::kDouble, group.rank());
+    Blocks& net = *held;
     const Replica replica(net, group, {.init_sync = false});
     expect_same_values(net, Blocks(2, 4, at::kDouble, group.rank()));
     EXPECT_THROW(replica.check_replicas(), Error);
@@ -43,7 +45,8 @@ TEST(ReplicaRanks, WithoutTheFirstSyncEverythingStays) {
 
 TEST(ReplicaRanks, StateFromAnyRank) {
   run_world(Backend::Local, 3, [](const comm::Group& group) {
-    Blocks net(1);
+    const auto held = std::make_shared<Blocks>(1);
+    Blocks& net = *held;
     Replica replica(net, group);
     for (int source = 0; source < 3; ++source) {
       net.weight(0).data().fill_(group.rank() + 10);
@@ -55,7 +58,8 @@ TEST(ReplicaRanks, StateFromAnyRank) {
 
 TEST(ReplicaRanks, LimitsOfBuckets) {
   run_world(Backend::Local, 1, [](const comm::Group& group) {
-    Blocks net(2);
+    const auto held = std::make_shared<Blocks>(2);
+    Blocks& net = *held;
     EXPECT_THROW(Replica(net, group, {.bucket_bytes = 0}), InvalidArgument);
     EXPECT_THROW(Replica(net, group, {.bucket_bytes_list = {4, 0}}), InvalidArgument);
     const Replica replica(net, group, {.bucket_bytes_list = {1, 1000}});
@@ -65,7 +69,8 @@ TEST(ReplicaRanks, LimitsOfBuckets) {
 
 TEST(ReplicaRanks, OptionsThatDiffer) {
   run_world(Backend::Local, 2, [](const comm::Group& group) {
-    Blocks net(1);
+    const auto held = std::make_shared<Blocks>(1);
+    Blocks& net = *held;
     const bool odd = group.rank() == 1;
     const auto hook =
         make_hook("squeeze", [](GradBucket& b, const auto& next) { next(b); });
@@ -94,7 +99,8 @@ TEST(ReplicaRanks, OptionsThatDiffer) {
 
 TEST(ReplicaRanks, DataThatWasReplacedIsNoticed) {
   run_world(Backend::Local, 1, [](const comm::Group& group) {
-    Blocks net(1);
+    const auto held = std::make_shared<Blocks>(1);
+    Blocks& net = *held;
     Replica replica(net, group);
     net.to(at::kFloat);
     EXPECT_TRUE(contains(
@@ -107,7 +113,8 @@ TEST(ReplicaRanks, DataThatWasReplacedIsNoticed) {
 
 TEST(ReplicaRanks, HooksAreGoneWithIt) {
   run_world(Backend::Local, 2, [](const comm::Group& group) {
-    Blocks net(1);
+    const auto held = std::make_shared<Blocks>(1);
+    Blocks& net = *held;
     for (int k = 0; k < 3; ++k) {
       const Replica replica(net, group);
       net.forward(input()).sum().backward();
@@ -120,7 +127,8 @@ TEST(ReplicaRanks, HooksAreGoneWithIt) {
 
 TEST(ReplicaRanks, ValuesAreComparedNowAndThen) {
   run_world(Backend::Local, 2, [](const comm::Group& group) {
-    Blocks net(1);
+    const auto held = std::make_shared<Blocks>(1);
+    Blocks& net = *held;
     Replica replica(net, group, {.check_replicas_every = 2});
     if (group.rank() == 1)
       add_to(net.bias(0), 1);

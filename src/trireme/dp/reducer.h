@@ -151,7 +151,6 @@ class Reducer final : public ReadyListener {
   void launch_full();
   void launch(size_t bucket, bool now);
   void end_pass();
-  void abandon() noexcept;
   void take_missing();
   void check_missing(const std::vector<size_t>& missing);
   void check_early_end() const;

@@ -300,6 +300,13 @@ void Replica::reduce_delayed() {
 }
 
 void Replica::begin_join(const JoinOptions& options) {
+  const auto& parameters = reducer_->parameters();
+  if (std::all_of(parameters.begin(), parameters.end(), [](const Parameter& parameter) {
+        return parameter.sparse;
+      }))
+    throw NotSupported(
+        "[dp] expected a parameter with dense gradients for a join, since what ranks "
+        "have to know rides on those; got sparse ones only");
   reducer_->divide_by_active(options.divide_by_active);
   reducer_->throw_on_early_end(options.throw_on_early_end);
 }

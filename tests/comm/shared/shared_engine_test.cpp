@@ -82,6 +82,33 @@ TEST(SharedEngineRanks, RenewingUsesItsMemoryAgain) {
 }
 
 // Ninety messages of two mebibytes would run through the segment.
+TEST(SharedEngineRanks, AGenerationIsRenewedOnce) {
+  testing::run_world(testing::Backend::Local, 2, [](const Group& world) {
+    const Group next = world.renew();
+    EXPECT_THROW(world.renew(), InvalidArgument);
+    const Group last = next.renew();
+    EXPECT_THROW(world.renew(), InvalidArgument);
+    barrier(last);
+  });
+}
+
+// A peer may still be writing into it, until all have come to the next generation.
+TEST(SharedEngineRanks, MemoryOfAStoppedWorldIsKeptUntilItIsRenewed) {
+  testing::run_world(testing::Backend::ShmThreads, 2, [](const Group& world) {
+    void* first = world.allocate({1000}, at::kFloat).data_ptr();
+    EXPECT_EQ(world.allocate({1000}, at::kFloat).data_ptr(), first);
+    at::Tensor held = world.allocate({1000}, at::kFloat);
+    barrier(world);
+    if (world.rank() == 0)
+      world.abort("a test");
+    EXPECT_THROW(barrier(world), PeerError);
+    held.reset();
+    EXPECT_NE(world.allocate({1000}, at::kFloat).data_ptr(), first);
+    Group next = world.renew();
+    barrier(next);
+  });
+}
+
 TEST(SharedEngineRanks, RenewingFreesWhatNobodyReceived) {
   testing::run_world(testing::Backend::ShmThreads, 2, [](const Group& world) {
     Group group = world;

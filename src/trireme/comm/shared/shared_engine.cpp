@@ -170,6 +170,10 @@ std::shared_ptr<Engine> SharedEngine::renew(const Deadline& deadline) {
     throw NotSupported(
         "[comm] expected the world's own group to be renewed, got one made by split(); "
         "renew that one, and split it again");
+  if (world_->control().renewed())
+    throw InvalidArgument(
+        "[comm] expected a group of the newest generation to renew, got one that was "
+        "renewed already; use what renew() gave");
   WorldPlace place = world_->place();
   place.control = world_->renew(
       deadline, [this] { return make_world(world_->memory(), world_->size()); });
