@@ -272,7 +272,7 @@ TEST(PipelineStagesProcs, CheckpointedBlocks) {
 
 // -- dropout
 
-TEST(PipelineStagesProcs, DropoutDrawsWhatOneProcessDraws) {
+Problem dropout_problem() {
   Problem problem = dense_problem("1F1B", 4, 4, 10);
   problem.options.seed = 7;
   problem.model = [] {
@@ -288,7 +288,34 @@ TEST(PipelineStagesProcs, DropoutDrawsWhatOneProcessDraws) {
     }
     return model;
   };
-  expect_equals_one_process(problem);
+  return problem;
+}
+
+TEST(PipelineStagesProcs, DropoutDrawsWhatOneProcessDraws) {
+  expect_equals_one_process(dropout_problem());
+}
+
+// Steps of training count, evaluations do not, and a batch may say its own number.
+TEST(PipelineStagesRanks, DropoutDrawsAnewInEveryStep) {
+  Problem problem = dropout_problem();
+  problem.options.schedule = "ZBVZeroBubble";
+  Outcome wanted = run_alone(problem, 2);
+  const Outcome second = wanted;
+  step_alone(problem, wanted, 9);
+  testing::run_world(testing::Backend::Local, 2, [&](const comm::Group& world) {
+    PipelineRank rank(problem, world);
+    Batch batch = rank.share(problem.batch);
+    const StepResult first = rank.pipeline().step(batch);
+    rank.pipeline().evaluate(batch);
+    StepResult result = rank.pipeline().step(batch);
+    for (size_t i = 0; i < result.losses.size(); ++i) {
+      EXPECT_TRUE(testing::same(result.losses[i], second.losses[i]));
+      EXPECT_FALSE(testing::same(result.losses[i], first.losses[i]));
+    }
+    batch.step = 9;
+    result = rank.pipeline().step(batch);
+    rank.expect(wanted, result);
+  });
 }
 
 }  // namespace
