@@ -17,6 +17,8 @@ struct GraphCase {
   std::string name;
   /// In one round.
   int repetitions = 100;
+  /// The least ratio that is asked for: not to be slower.
+  double goal = 1;
 };
 const std::vector<GraphCase>& graph_cases();
 
