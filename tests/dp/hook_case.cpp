@@ -77,7 +77,7 @@ at::Tensor HookCase::loss_of(int64_t first, int64_t step, bool short_way) const 
 }
 
 void HookCase::backward(bool short_way) {
-  replica_->before_forward();
+  const auto low_precision = replica_->before_forward();
   replica_->watch(loss_of(group_.rank(), group_.size(), short_way)).backward();
 }
 

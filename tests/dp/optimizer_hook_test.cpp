@@ -213,7 +213,7 @@ TEST(OptimizerHookRanks, StepsRowsToo) {
     Replica replica(*embedding, group, one_bucket({hook}));
     const at::Tensor before = embedding->weight.detach().clone();
     const at::Tensor rows = at::full({1}, group.rank() + 1, at::kLong);
-    replica.before_forward();
+    const auto low_precision = replica.before_forward();
     replica.watch(embedding->forward(rows).sum()).backward();
     at::Tensor wanted = before.clone();
     wanted.narrow(0, 1, 2).sub_(0.5);
