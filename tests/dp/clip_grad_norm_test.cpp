@@ -66,6 +66,11 @@ TEST(ClipGradNormRanks, SquaresFromTheBuckets) {
     EXPECT_NEAR(clip_grad_norm(parameters, {.max_norm = 1e-3}), wanted, 1e-6 * wanted);
     EXPECT_NEAR(
         clip_grad_norm(clipped(model->parameters()), {.max_norm = 1e9}), 1e-3, 1e-6);
+    // What was changed since then is looked at again.
+    EXPECT_NEAR(
+        clip_grad_norm(clipped(model.replica().reducer()), {.max_norm = 1e9}),
+        1e-3,
+        1e-6);
   });
 }
 

@@ -38,5 +38,52 @@ TEST(DataParallelRanks, Smoke) {
     });
 }
 
+DataParallelOptions delaying(std::vector<std::string> names) {
+  DataParallelOptions options;
+  options.delay = std::move(names);
+  return options;
+}
+
+TEST(DataParallelRanks, DelayedParametersWaitToBeReduced) {
+  run_world(Backend::Local, 2, [](const comm::Group& group) {
+    torch::nn::Linear net(2, 1);
+    {
+      const at::NoGradGuard no_grad;
+      net->weight.fill_(group.rank() + 1);
+    }
+    DataParallel model(net, group, delaying({"weight"}));
+    EXPECT_EQ(net->weight[0][0].item<float>(), 1) << "made equal at the start";
+    (model(at::ones({1, 2})) * (group.rank() + 1)).sum().backward();
+    EXPECT_EQ(net->bias.grad().item<float>(), 1.5);
+    EXPECT_EQ(net->weight.grad()[0][0].item<float>(), group.rank() + 1);
+    model.replica().reduce_delayed();
+    EXPECT_EQ(net->weight.grad()[0][0].item<float>(), 1.5);
+  });
+  run_world(Backend::Local, 1, [](const comm::Group& group) {
+    torch::nn::Linear net(2, 1);
+    EXPECT_THROW(DataParallel(net, group, delaying({"none"})), InvalidArgument);
+    EXPECT_THROW(
+        DataParallel(net, group, delaying({"weight", "bias"})), InvalidArgument);
+    DataParallel model(net, group);
+    EXPECT_THROW(model.replica().reduce_delayed(), InvalidArgument);
+  });
+}
+
+// What only one rank can see is told to all, and the group goes on.
+TEST(DataParallelRanks, AMistakeOfOneRankReachesAll) {
+  run_world(Backend::Local, 2, [](const comm::Group& group) {
+    torch::nn::Linear net(2, 1);
+    DataParallelOptions options;
+    if (group.rank() == 1)
+      options.ignore = {"nothing"};
+    if (group.rank() == 1)
+      EXPECT_THROW(DataParallel(net, group, options), InvalidArgument);
+    else
+      EXPECT_THROW(DataParallel(net, group, options), PeerError);
+    DataParallel model(net, group);
+    model(at::ones({1, 2})).sum().backward();
+  });
+}
+
 }  // namespace
 }  // namespace trireme::dp

@@ -192,6 +192,45 @@ TEST(JoinRanks, ThrowsOnAllRanksIfAsked) {
   });
 }
 
+TEST(JoinRanks, StaticGraphsAndRanksWithoutAnyInput) {
+  run_world(Backend::Local, 2, [](const comm::Group& group) {
+    DataParallel model(small_net(), group, {.static_graph = true});
+    for (int round = 0; round < 2; ++round) {
+      join({&model.replica()}, [&] {
+        for (int step = 0; step < 2 * (group.rank() == round); ++step) {
+          model(exact_batch(2, step)).mean().backward();
+          descend(*model.module());
+        }
+      });
+      expect_equal_everywhere(group, *model.module());
+    }
+  });
+}
+
+TEST(JoinRanks, GradientsStayFiniteAtTheEnd) {
+  for (const int ranks : {1, 2})
+    run_world(Backend::Local, ranks, [](const comm::Group& group) {
+      DataParallel model(small_net(), group, {.norm = true});
+      join(
+          {&model.replica()},
+          [&] { model(exact_batch(2)).mean().backward(); },
+          {.divide_by_active = true});
+      for (const at::Tensor& gradient : gradients_of(*model.module()))
+        EXPECT_TRUE(at::isfinite(gradient).all().item<bool>());
+    });
+}
+
+TEST(JoinRanks, WhatCannotBeJoined) {
+  run_world(Backend::Local, 1, [](const comm::Group& group) {
+    torch::nn::Sequential net(
+        torch::nn::BatchNorm1d(kInputs), torch::nn::Linear(kInputs, 1));
+    DataParallelOptions options;
+    options.buffers.after_forward = true;
+    DataParallel model(net, group, options);
+    EXPECT_THROW(join({&model.replica()}, [] {}), NotSupported);
+  });
+}
+
 TEST(JoinRanks, SeveralModels) {
   run_world(Backend::Local, 2, [](const comm::Group& group) {
     DataParallel first(small_net(), group);

@@ -2,6 +2,8 @@
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
+#include <torch/nn/modules/conv.h>
+#include <torch/nn/modules/normalization.h>
 
 #include "small_net.h"
 #include "trireme/dp/data_parallel.h"
@@ -42,9 +44,9 @@ void trains_in_bfloat16(const comm::Group& group, c10::ScalarType reduction) {
   for (int step = 0; step < 3; ++step) {
     const at::Tensor output = model(exact_batch(2, group.rank()));
     EXPECT_EQ(output.scalar_type(), at::kBFloat16);
+    output.mean().backward();
     for (const at::Tensor& parameter : model->parameters())
       EXPECT_EQ(parameter.scalar_type(), at::kFloat);
-    output.mean().backward();
     alone->forward(at::cat({exact_batch(2, 0), exact_batch(2, 1)})).mean().backward();
     for (size_t i = 0; i < alone->parameters().size(); ++i) {
       const at::Tensor got = model->parameters()[i].grad();
@@ -62,6 +64,58 @@ TEST(LowPrecisionRanks, GradientsComeToTheFullParameters) {
     run_world(Backend::Local, 2, [&](const comm::Group& group) {
       trains_in_bfloat16(group, reduction);
     });
+}
+
+// These save the parameter itself for backward, and one is frozen.
+struct Saves : torch::nn::Module {
+  Saves() {
+    conv = register_module("conv", torch::nn::Conv1d(1, 2, 3));
+    norm =
+        register_module("norm", torch::nn::LayerNorm(torch::nn::LayerNormOptions({2})));
+    scale = register_parameter("scale", at::full({2}, 0.7));
+    frozen = register_module("frozen", torch::nn::Linear(2, 2));
+    for (at::Tensor& parameter : frozen->parameters())
+      parameter.set_requires_grad(false);
+    register_buffer("kept", at::ones({2}));
+  }
+  at::Tensor forward(const at::Tensor& x) {
+    const at::Tensor y = conv->forward(x.unsqueeze(1)).squeeze(2);
+    return frozen->forward(norm->forward(y) * scale).square();
+  }
+  torch::nn::Conv1d conv{nullptr};
+  torch::nn::LayerNorm norm{nullptr};
+  torch::nn::Linear frozen{nullptr};
+  at::Tensor scale;
+};
+
+TEST(LowPrecisionRanks, ParametersThatBackwardNeedsThemselves) {
+  run_world(Backend::Local, 2, [](const comm::Group& group) {
+    DataParallel model(
+        std::make_shared<Saves>(),
+        group,
+        {.mixed_precision = {.parameters = at::kBFloat16, .buffers = at::kBFloat16}});
+    EXPECT_EQ(model->buffers()[0].scalar_type(), at::kBFloat16);
+    const at::Tensor x = at::arange(6, at::kFloat).view({2, 3}).mul(0.3).sin();
+    for (int step = 0; step < 2; ++step) {
+      {
+        const auto guard = model.no_sync();
+        model(x).sum().backward();
+      }
+      // Two forwards before one backward.
+      (model(x).sum() + model(x * 2).sum()).backward();
+      for (const auto& parameter : model->named_parameters()) {
+        EXPECT_EQ(parameter.value().scalar_type(), at::kFloat) << parameter.key();
+        if (parameter.value().requires_grad()) {
+          ASSERT_TRUE(parameter.value().grad().defined()) << parameter.key();
+          EXPECT_EQ(parameter.value().grad().scalar_type(), at::kFloat);
+        }
+      }
+      model->zero_grad();
+    }
+    const at::NoGradGuard no_grad;
+    model(x);
+    EXPECT_EQ(model->scale.scalar_type(), at::kFloat) << "back after an evaluation";
+  });
 }
 
 TEST(LowPrecisionRanks, UnusedParameters) {

@@ -189,6 +189,33 @@ TEST(MeshRanks, ReductionOverlapsTheOtherStages) {
   });
 }
 
+// One rank of four fails in the middle; all hear why, and go on together afterwards.
+TEST(MeshRanks, AFailureReachesBothPipelines) {
+  const Problem problem = whole_problem("ZBVZeroBubble", 4);
+  const Outcome wanted = alone(problem);
+  testing::run_world(Backend::Local, 4, [&](const comm::Group& world) {
+    MeshRank rank(problem, world);
+    bool fails = world.rank() == 3;
+    rank.pipeline->replace(sched::ActionKind::Forward, [&](ActionContext& context) {
+      if (fails && context.action().microbatch() == 2)
+        throw std::runtime_error("trouble");
+      context.run();
+    });
+    const std::string message = testing::message_of<PeerError>([&] { rank.step(); });
+    EXPECT_TRUE(testing::contains(message, "trouble")) << message;
+    EXPECT_TRUE(testing::contains(message, "microbatch 2")) << message;
+    fails = false;
+    const comm::Group next = world.renew();
+    const comm::Mesh mesh(next, {{"dp", kReplicas}, {"pp", next.size() / kReplicas}});
+    rank.sync->replace_group(mesh["dp"]);
+    rank.pipeline->rejoin(mesh["pp"]);
+    for (const auto& [name, parameter] : rank.pipeline->parameters())
+      parameter.mutable_grad() = at::Tensor();
+    rank.step();
+    rank.expect_gradients(wanted);
+  });
+}
+
 TEST(MeshRanks, DifferentStagesAreRefused) {
   testing::run_world(Backend::Local, 2, [&](const comm::Group& world) {
     const at::Tensor w = at::ones({2, 2 + world.rank()}).set_requires_grad(true);

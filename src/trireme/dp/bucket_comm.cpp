@@ -37,7 +37,7 @@ BucketComm::~BucketComm() {
   for (const comm::Work& work : works_)
     try {
       work.wait();
-    } catch (const std::exception&) {
+    } catch (...) {
       continue;  // of a round that failed: told already
     }
 }
@@ -125,10 +125,10 @@ double BucketComm::divisor() const {
   if (plan_.reduction == Reduction::WeightedMean)
     return static_cast<double>(std::max<int64_t>(1, outcome_.total_weight));
   if (plan_.reduction == Reduction::Mean && plan_.by_active)
-    return static_cast<double>(
-        std::count_if(outcome_.active.begin(), outcome_.active.end(), [](int64_t n) {
+    return static_cast<double>(std::max<int64_t>(
+        1, std::count_if(outcome_.active.begin(), outcome_.active.end(), [](int64_t n) {
           return n > 0;
-        }));
+        })));
   return 1;
 }
 
@@ -293,7 +293,7 @@ void BucketComm::scale_sparse() {
   }
   const double by = divisor();
   for (size_t b = 0; b < sparse_.size(); ++b)
-    if (sparse_[b].defined()) {
+    if (sparse_[b].defined() && !times_[b].skipped) {
       if (by != 1)
         sparse_[b]._values().div_(by);
       const auto parameter =
@@ -341,6 +341,9 @@ void BucketComm::rethrow(size_t bucket) {
     throw InvalidArgument(error.what() + where);
   } catch (const std::exception& error) {
     fail(error.what() + where);
+    throw;
+  } catch (...) {
+    fail("[dp] a hook threw something that is no exception" + where);
     throw;
   }
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 #include <ATen/Functions.h>
 #include <c10/core/GradMode.h>
@@ -93,7 +94,7 @@ std::vector<ClippedParameter> clipped(const Reducer& reducer) {
   const auto& squares = reducer.outcome().squares;
   for (size_t i = 0; i < reducer.parameters().size(); ++i) {
     all.push_back({.tensor = reducer.parameters()[i].tensor});
-    if (!squares.empty())
+    if (!squares.empty() && reducer.is_as_reduced(i))
       all.back().squares = squares[i];
   }
   return all;
@@ -115,8 +116,10 @@ std::vector<ClippedParameter> clipped(
 
 std::vector<ClippedParameter> clipped(const std::vector<at::Tensor>& parameters) {
   std::vector<ClippedParameter> all;
+  std::set<const void*> seen;  // a module lists a shared parameter under each name
   for (const at::Tensor& parameter : parameters)
-    all.push_back({.tensor = parameter});
+    if (seen.insert(parameter.unsafeGetTensorImpl()).second)
+      all.push_back({.tensor = parameter});
   return all;
 }
 

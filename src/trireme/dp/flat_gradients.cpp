@@ -41,8 +41,6 @@ FlatGradients::FlatGradients(
     ranges_.push_back(buffer.narrow(0, range.begin, range.elements));
     riders_.push_back(buffer.narrow(0, range.riders_begin, range.riders));
   }
-  // Below autograd, to which they are no views: optimizers detach gradients in place.
-  const at::AutoDispatchBelowADInplaceOrView below;
   for (size_t i = 0; i < parameters.size(); ++i) {
     const Place& place = layout_.places[i];
     const BucketRange& range = layout_.buckets[static_cast<size_t>(place.bucket)];

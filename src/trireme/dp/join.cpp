@@ -12,18 +12,25 @@ class Scope {
  public:
   Scope(const std::vector<Joinable*>& joinables, const JoinOptions& options)
       : joinables_(joinables) {
-    for (Joinable* one : joinables_)
-      one->begin_join(options);
+    try {
+      for (; begun_ < joinables_.size(); ++begun_)
+        joinables_[begun_]->begin_join(options);
+    } catch (...) {
+      end();
+      throw;
+    }
   }
-  ~Scope() {
-    for (Joinable* one : joinables_)
-      one->end_join();
-  }
+  ~Scope() { end(); }
   Scope(const Scope&) = delete;
   Scope& operator=(const Scope&) = delete;
 
  private:
+  void end() {
+    while (begun_ > 0)
+      joinables_[--begun_]->end_join();
+  }
   const std::vector<Joinable*>& joinables_;
+  size_t begun_ = 0;
 };
 
 }  // namespace

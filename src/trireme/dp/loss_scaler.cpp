@@ -1,6 +1,7 @@
 #include "trireme/dp/loss_scaler.h"
 
 #include <cmath>
+#include <set>
 #include <utility>
 
 #include <ATen/Functions.h>
@@ -47,8 +48,10 @@ bool LossScaler::unscale(
         "[dp] expected unscale() once a step, got it again; call step() in between");
   const c10::AutoGradMode no_grad(false);
   bool finite = true;
+  std::set<const void*> seen;  // a module lists a shared parameter under each name
   for (const at::Tensor& parameter : parameters)
-    if (const at::Tensor gradient = parameter.grad(); gradient.defined()) {
+    if (const at::Tensor gradient = parameter.grad();
+        gradient.defined() && seen.insert(parameter.unsafeGetTensorImpl()).second) {
       finite = finite && all_finite(gradient);
       gradient.mul_(1 / scale_);
     }

@@ -24,7 +24,8 @@ void Reducer::replace_group(const comm::Group& group) {
   const auto count = static_cast<int64_t>(parameters_.size());
   const bool alone = group.size() == 1;
   uses_places_ = !alone || !options_.hooks.empty() || options_.norm ||
-                 options_.check_finite || options_.gradient_dtype;
+                 options_.check_finite || options_.gradient_dtype ||
+                 options_.mixed_precision;
   const RiderPlan riders{
       .active = alone ? 0 : group.size(),
       .weight = options_.reduction == Reduction::WeightedMean ? kCountElements : 0,
@@ -86,9 +87,9 @@ void Reducer::ready(size_t parameter) {
 void Reducer::begin_pass() {
   if (options_.by_hand || (open_ && !abandoned_) || paused_ > 0)
     return;
-  open();
   // A pass that fails drops what was to be called at its end.
   const std::shared_ptr<Reducer> end(this, [](Reducer* self) { self->abandon(); });
+  open();
   at_end_of_pass([end] { end->end_pass(); });
 }
 
@@ -103,8 +104,10 @@ void Reducer::abandon() noexcept {
           " failed before all its gradients were there"));
     comm_->drain();
   } catch (const std::exception&) {
-    return;  // the first error counts
+    // the first error counts
   }
+  if (before_give_back_)
+    before_give_back_();
 }
 
 void Reducer::open() {
@@ -140,7 +143,7 @@ void Reducer::open(autograd::GradientStore& store) {
   for (Slot& slot : slots_) {
     slot.calls =
         counts_calls() ? 0 : slot.calls;  // a failed pass may have counted some
-    slot.waits = options_.static_graph && round_ > 0 ? slot.calls : 1;
+    slot.waits = options_.static_graph && counted_ ? slot.calls : 1;
   }
   open_ = true;
   for (size_t i = 0; i < slots_.size(); ++i) {
@@ -331,7 +334,10 @@ void Reducer::finish() {
   while (next_ < buckets_.size())
     launch(next_++, true);
   comm_->finish();
+  if (before_give_back_)
+    before_give_back_();
   give_back();
+  counted_ = true;
   stats_.end_ns = now_ns();
   stats_.buckets = comm_->times();
   ++round_;
@@ -364,6 +370,9 @@ bool Reducer::shadow() {
     bool& value;
     ~Restore() { value = true; }
   } restore{has_inputs_};
+  // What came in a window that never ended is lost with it.
+  for (Slot& slot : slots_)
+    slot.used = slot.begun = false;
   open();
   for (size_t i = 0; i < slots_.size(); ++i)
     gradients_->clear(i);

@@ -1,9 +1,11 @@
 // Reduces gradients over the ranks while backward still makes more of them.
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "trireme/comm/group.h"
@@ -34,6 +36,8 @@ struct ReducerOptions {
   CommHooks hooks{};
   /// Passes do not open rounds by themselves: open(), close() and finish() do.
   bool by_hand = false;
+  /// Backward runs on copies of the parameters in another dtype.
+  bool mixed_precision = false;
 };
 
 /// Another rank is out of inputs, and that was to be an error; all ranks get it at the
@@ -88,6 +92,11 @@ class Reducer final : public ReadyListener {
   /// Parameters that the graph of the next backward does not lead to: they count as
   /// ready from its start. By parameter; empty if nobody has looked.
   void set_reached(std::vector<uint8_t> reached) { reached_ = std::move(reached); }
+  /// Called when all is reduced, before gradients go to those who read them; and when a
+  /// round has failed.
+  void set_before_give_back(std::function<void()> f) {
+    before_give_back_ = std::move(f);
+  }
   /// Asked at the end of a backward that left parameters without a gradient.
   void set_exemptions(Exemptions* exemptions) { exemptions_ = exemptions; }
 
@@ -124,6 +133,9 @@ class Reducer final : public ReadyListener {
   const std::vector<int64_t>& last_active() const { return last_active_; }
   /// How often buckets were put in another order.
   int rebuilds() const { return rebuilds_; }
+  /// Whether nobody has changed the gradient since it was reduced; known with the
+  /// option `norm`.
+  bool is_as_reduced(size_t parameter) const;
   /// The gradient in the dtype that it was reduced in.
   at::Tensor reduced(size_t parameter) const {
     return uses_places_ ? gradients_->view(parameter)
@@ -154,7 +166,7 @@ class Reducer final : public ReadyListener {
   void take_missing();
   void check_missing(const std::vector<size_t>& missing);
   void check_early_end() const;
-  bool counts_calls() const { return options_.static_graph && round_ == 0; }
+  bool counts_calls() const { return options_.static_graph && !counted_; }
   std::vector<uint8_t> first_flags() const;
   std::vector<uint8_t> last_flags();
 
@@ -178,6 +190,7 @@ class Reducer final : public ReadyListener {
   std::unique_ptr<FlatGradients> gradients_;
   std::unique_ptr<BucketComm> comm_;
   Exemptions* exemptions_ = nullptr;
+  std::function<void()> before_give_back_;
   int paused_ = 0;
   int64_t weight_ = 1;
   bool by_active_ = false;
@@ -192,6 +205,8 @@ class Reducer final : public ReadyListener {
   // The round that runs.
   autograd::GradientStore* store_ = &autograd::grad_field();
   bool open_ = false;
+  /// The calls of a static graph are known.
+  bool counted_ = false;
   /// Its pass has failed: it stays open until the group is replaced.
   bool abandoned_ = false;
   std::vector<int> pending_;
@@ -209,6 +224,8 @@ class Reducer final : public ReadyListener {
   int rebuilds_ = 0;
   int64_t next_rebuild_ = 0;
   RoundStats stats_;
+  /// Versions of gradients when they were reduced, with the option `norm`.
+  std::vector<int64_t> versions_;
   std::unique_ptr<ReadyHooks> hooks_;  // last: they call this
 };
 

@@ -61,6 +61,9 @@ void Reducer::put(size_t parameter) {
   } else if (!gradients_->holds(parameter, gradient)) {
     gradients_->put(parameter, gradient);
     store_->set(tensor, gradients_->view(parameter));
+    // The parameter has another dtype when the round is over.
+    if (options_.mixed_precision)
+      unset_.push_back(parameter);
   }
   if (options_.check_finite)
     check_finite(parameter);
@@ -129,6 +132,20 @@ void Reducer::give_back() {
     slot.used = slot.begun = false;
   if (!store_->is_grad_field())
     leave_places(*store_);
+  versions_.clear();
+  for (size_t i = 0; options_.norm && i < parameters_.size(); ++i) {
+    const at::Tensor gradient = store_->get(parameters_[i].tensor);
+    versions_.push_back(gradient.defined() ? gradient._version() : -1);
+  }
+}
+
+bool Reducer::is_as_reduced(size_t parameter) const {
+  const at::Tensor gradient = store_->get(parameters_[parameter].tensor);
+  const auto bucket =
+      static_cast<size_t>(gradients_->layout().places[parameter].bucket);
+  return parameter < versions_.size() && gradient.defined() &&
+         gradient._version() == versions_[parameter] &&
+         (stats_.buckets.size() <= bucket || !stats_.buckets[bucket].skipped);
 }
 
 void Reducer::plan_buckets(const std::vector<int>& order) {

@@ -40,7 +40,12 @@ ReducerOptions reducer_options(const DataParallelOptions& options) {
                             : options.gradient_dtype,
       .check_finite = options.check_finite,
       .norm = options.norm,
-      .hooks = options.hooks};
+      .hooks = options.hooks,
+      .mixed_precision = options.mixed_precision.parameters.has_value()};
+}
+
+std::string dtype_text(const std::optional<c10::ScalarType>& dtype) {
+  return dtype ? c10::toString(*dtype) : "-";
 }
 
 /// Whether a module's weight gets gradients that list rows.
@@ -63,7 +68,11 @@ std::vector<Parameter> frozen_parameters(
   return frozen;
 }
 
-void check_source(const DataParallelOptions& options, const comm::Group& group) {
+void check_options(const DataParallelOptions& options, const comm::Group& group) {
+  if (options.buffers.mode == BufferMode::Hook && !options.buffers.hook)
+    throw InvalidArgument(
+        "[dp] expected a function for BufferMode::Hook, got none; set buffers.hook");
+  limits_of(options);
   if (options.buffers.source < 0 || options.buffers.source >= group.size())
     throw InvalidArgument(text(
         "[dp] expected buffers from a rank below ",
@@ -80,18 +89,29 @@ Replica::Replica(
     : module_(module),
       options_(std::move(options)),
       reducer_([&] {
-        if (options_.buffers.mode == BufferMode::Hook && !options_.buffers.hook)
-          throw InvalidArgument(
-              "[dp] expected a function for BufferMode::Hook, got none; set "
-              "buffers.hook");
-        check_source(options_, group);
-        const std::vector<Parameter> parameters =
-            trained_parameters(all_parameters(), options_.ignore);
+        check_everywhere(group, [&] {
+          check_options(options_, group);
+          check_parameters(parameters(false));
+          parameters(true);
+        });
         if (options_.init_sync)
           verify(group);
-        return std::make_unique<Reducer>(parameters, group, reducer_options(options_));
+        return std::make_unique<Reducer>(
+            parameters(false), group, reducer_options(options_));
       }()),
       watch_(*reducer_) {
+  if (!options_.delay.empty()) {
+    ReducerOptions by_hand = reducer_options(options_);
+    by_hand.by_hand = true;
+    by_hand.static_graph = false;
+    by_hand.hooks = {};  // they keep state by number, and these have others
+    delayed_ = std::make_unique<Reducer>(parameters(true), group, by_hand);
+  }
+  if (const auto dtype = options_.mixed_precision.buffers)
+    for (const auto& [name, buffer] : buffers())
+      if (c10::isFloatingType(buffer.scalar_type()))
+        buffer.set_data(buffer.to(*dtype));
+  reducer_->set_before_give_back([this] { low_.reset(); });
   if (options_.init_sync)
     broadcast_state(0);
 }
@@ -171,14 +191,21 @@ void Replica::verify(const comm::Group& group) const {
       ", source ",
       options_.buffers.source,
       ", gradient_dtype ",
-      options_.gradient_dtype ? c10::toString(*options_.gradient_dtype) : "-",
+      dtype_text(options_.gradient_dtype),
+      ", mixed precision ",
+      dtype_text(options_.mixed_precision.parameters),
+      " ",
+      dtype_text(options_.mixed_precision.reduction),
+      " ",
+      dtype_text(options_.mixed_precision.buffers),
       ", check_replicas_every ",
       options_.check_replicas_every));
   for (const size_t bytes : limits_of(options_).bytes)
     lines.push_back(text("options: bucket limit ", bytes));
   for (const auto& hook : options_.hooks)
     lines.push_back(text("hook ", hook->name()));
-  lines.push_back(text("delayed: ", list_names(options_.delay)));
+  for (const std::string& name : options_.delay)
+    lines.push_back(text("delayed ", name));
   verify_same(group, "model and options", lines);
 }
 
@@ -204,24 +231,38 @@ std::unique_ptr<LowPrecisionScope> Replica::before_forward() {
         "[dp] expected the last backward to have ended, got one that failed half way; "
         "renew the world's group and call replace_group()");
   std::unique_ptr<LowPrecisionScope> low;
-  if (const auto dtype = options_.mixed_precision.parameters) {
-    low = std::make_unique<LowPrecisionScope>(reducer_->parameters(), *dtype);
+  if (const auto dtype = options_.mixed_precision.parameters; dtype && !low_) {
+    low = std::make_unique<LowPrecisionScope>(computed_with(), *dtype);
     reducer_->hooks().follow(reducer_->parameters());
   }
   if (!trains())
     return low;
+  // The graph of this forward saves them: until its backward has ended, and through
+  // others before that.
+  if (low)
+    low_ = std::move(low);
   check_current();
   // Once for each round: a rank that only evaluates in between does not hang the
   // others.
   const bool due = reducer_->rounds() > buffers_round_ && !reducer_->is_paused();
   if (due && !options_.buffers.after_forward)
     sync_buffers();
-  if (options_.check_replicas_every > 0 &&
+  if (options_.check_replicas_every > 0 && !joins_ &&
       reducer_->rounds() - checked_round_ >= options_.check_replicas_every) {
     checked_round_ = reducer_->rounds();
     check_replicas();
   }
-  return low;
+  return nullptr;
+}
+
+/// Everything that a forward uses, frozen or not.
+std::vector<Parameter> Replica::computed_with() const {
+  std::vector<Parameter> all;
+  for (Parameter& parameter : all_parameters())
+    if (std::find(options_.ignore.begin(), options_.ignore.end(), parameter.name) ==
+        options_.ignore.end())
+      all.push_back(std::move(parameter));
+  return all;
 }
 
 at::Tensor Replica::cast_input(const at::Tensor& input) const {
@@ -266,9 +307,6 @@ void Replica::broadcast_state(int source) {
   for (const Parameter& parameter :
        frozen_parameters(all_parameters(), options_.ignore))
     tensors.push_back(parameter.tensor);
-  for (const Parameter& parameter :
-       frozen_parameters(all_parameters(), options_.ignore))
-    tensors.push_back(parameter.tensor);
   for (const auto& [name, buffer] : buffers())
     tensors.push_back(buffer);
   broadcast_values(group(), tensors, source);
@@ -279,7 +317,7 @@ void Replica::check_replicas() const {
 }
 
 void Replica::replace_group(const comm::Group& group) {
-  check_source(options_, group);
+  check_everywhere(group, [&] { check_options(options_, group); });
   if (options_.init_sync)
     verify(group);
   reducer_->replace_group(group);
@@ -300,6 +338,11 @@ void Replica::reduce_delayed() {
 }
 
 void Replica::begin_join(const JoinOptions& options) {
+  if (options_.buffers.after_forward && options_.buffers.mode != BufferMode::Off &&
+      !buffers().empty())
+    throw NotSupported(
+        "[dp] expected buffers that are made equal before forward for a join, got "
+        "after_forward; ranks without inputs have no forward");
   const auto& parameters = reducer_->parameters();
   if (std::all_of(parameters.begin(), parameters.end(), [](const Parameter& parameter) {
         return parameter.sparse;
@@ -309,6 +352,7 @@ void Replica::begin_join(const JoinOptions& options) {
         "have to know rides on those; got sparse ones only");
   reducer_->divide_by_active(options.divide_by_active);
   reducer_->throw_on_early_end(options.throw_on_early_end);
+  joins_ = true;
 }
 
 bool Replica::shadow_step() {
@@ -330,6 +374,7 @@ void Replica::all_joined() {
 void Replica::end_join() {
   reducer_->divide_by_active(false);
   reducer_->throw_on_early_end(false);
+  joins_ = false;
 }
 
 }  // namespace trireme::dp

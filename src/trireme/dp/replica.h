@@ -78,7 +78,8 @@ class Replica final : public Joinable {
   const RoundStats& stats() const { return reducer_->stats(); }
 
   /// Before a forward: checks that the last backward has ended, and makes buffers
-  /// equal. While the result lives, parameters have the dtype to compute in.
+  /// equal. Parameters have the dtype to compute in while the result lives and, in
+  /// training, until the next round has ended.
   [[nodiscard]] std::unique_ptr<LowPrecisionScope> before_forward();
   /// An input in the dtype to compute in.
   at::Tensor cast_input(const at::Tensor& input) const;
@@ -131,6 +132,7 @@ class Replica final : public Joinable {
   std::vector<Parameter> all_parameters() const;
   void verify(const comm::Group& group) const;
   std::vector<Parameter> parameters(bool delayed) const;
+  std::vector<Parameter> computed_with() const;
   void check_current() const;
   void begin_watch();
   void end_watch();
@@ -146,6 +148,9 @@ class Replica final : public Joinable {
   /// Rounds when buffers were made equal last, and values compared.
   int64_t buffers_round_ = 0;
   int64_t checked_round_ = 0;
+  bool joins_ = false;
+  /// From a forward to the end of its backward.
+  std::unique_ptr<LowPrecisionScope> low_;
 };
 
 }  // namespace trireme::dp

@@ -34,11 +34,8 @@ StageSync::StageSync(
     const std::vector<StageParameters>& stages,
     const comm::Group& group,
     const StageSyncOptions& options)
-    : options_(options), group_(group) {
-  if (options_.init_sync) {
-    verify_stages(stages, group);
-    broadcast_values(group, tensors_of(stages), 0);
-  }
+    : options_(options), stages_(stages), group_(group) {
+  make_equal();
   std::set<const void*> seen;
   for (const StageParameters& stage : stages) {
     std::vector<Parameter> own;
@@ -63,11 +60,18 @@ StageSync::StageSync(
             .gradient_dtype = options_.gradient_dtype,
             .check_finite = options_.check_finite,
             .norm = options_.norm,
-            .hooks = options_.hooks,
+            .hooks = options_.hooks ? options_.hooks(stage.stage) : CommHooks(),
             .by_hand = true});
   }
   if (!shared_.empty())
     leave_to_finish({});
+}
+
+void StageSync::make_equal() const {
+  if (!options_.init_sync)
+    return;
+  verify_stages(stages_, group_);
+  broadcast_values(group_, tensors_of(stages_), 0);
 }
 
 Reducer* StageSync::find(int stage) const {
@@ -128,6 +132,7 @@ void StageSync::set_weight(int64_t weight) {
 
 void StageSync::replace_group(const comm::Group& group) {
   group_ = group;
+  make_equal();
   for (const auto& [stage, reducer] : reducers_)
     reducer->replace_group(group);
 }

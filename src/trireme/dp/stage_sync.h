@@ -1,6 +1,7 @@
 // Data parallelism inside a pipeline: each stage's gradients over the ranks that have
 // the same stage.
 #pragma once
+#include <functional>
 #include <map>
 #include <memory>
 #include <vector>
@@ -25,7 +26,8 @@ struct StageSyncOptions {
   bool check_finite = false;
   /// Take norms of gradients as they land, for clip_grad_norm().
   bool norm = false;
-  CommHooks hooks{};
+  /// The hooks of a stage: each stage has its own, since they keep state by parameter.
+  std::function<CommHooks(int stage)> hooks{};
   /// Verify that all ranks have the same stages, and give them the values of the first.
   bool init_sync = true;
   /// Where the pipeline puts gradients.
@@ -62,7 +64,8 @@ class StageSync final : public autograd::GradientSync {
   void resume();
   /// This rank's weight in a weighted mean.
   void set_weight(int64_t weight);
-  /// After a failure, or with fewer ranks. Collective.
+  /// After a failure, or with fewer ranks; if the options ask for init_sync, with the
+  /// values of the group's first rank. Collective.
   void replace_group(const comm::Group& group);
 
   const comm::Group& group() const { return group_; }
@@ -71,8 +74,10 @@ class StageSync final : public autograd::GradientSync {
 
  private:
   Reducer* find(int stage) const;
+  void make_equal() const;
 
   StageSyncOptions options_;
+  std::vector<StageParameters> stages_;
   comm::Group group_;
   std::map<int, std::unique_ptr<Reducer>> reducers_;
   /// Of parameters that several stages of this rank have.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <exception>
 #include <map>
 #include <string_view>
 
@@ -121,6 +122,32 @@ void for_each_flat(const std::vector<at::Tensor>& tensors, F&& f) {
 }
 
 }  // namespace
+
+void check_everywhere(const comm::Group& group, const std::function<void()>& check) {
+  std::exception_ptr mine;
+  std::string what;
+  try {
+    check();
+  } catch (const std::exception& error) {
+    mine = std::current_exception();
+    what = error.what();
+    std::replace(what.begin(), what.end(), '\n', ' ');
+  }
+  if (group.size() > 1) {
+    const std::vector<int64_t> failed = gather_numbers(group, one_number(mine ? 1 : 0));
+    const auto first = std::find(failed.begin(), failed.end(), 1);
+    if (first == failed.end())
+      return;
+    const auto all = gather_lines(group, {what});
+    const auto rank = static_cast<size_t>(first - failed.begin());
+    if (!mine)
+      throw PeerError(
+          group.members()[rank],
+          text("[dp] rank ", group.members()[rank], ": ", all[rank].at(0)));
+  }
+  if (mine)
+    std::rethrow_exception(mine);
+}
 
 void verify_same(
     const comm::Group& group,

@@ -183,13 +183,7 @@ void Pipeline::Impl::carry_out(const Program& program, StepData& data) {
         .awaited_from = runtime->awaited_from(),
         .members = place.members};
     runtime->clear();
-    try {
-      throw_failure(program, at, std::current_exception());
-    } catch (...) {
-      if (options.sync)
-        options.sync->abandon();  // after the others were told why
-      throw;
-    }
+    throw_failure(program, at, std::current_exception());
   }
 }
 
@@ -234,6 +228,8 @@ StepData Pipeline::Impl::run(
     if (tied)
       tied->clear();
     tell_others(error.what());
+    if (options.sync)
+      options.sync->abandon();  // after the others were told why
     throw;
   }
 }
