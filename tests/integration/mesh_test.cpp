@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "pipeline_case.h"
+#include "trireme/comm/collectives.h"
 #include "trireme/dp/stage_sync.h"
 #include "trireme/sched/generate.h"
 #include "trireme/sched/index.h"
@@ -201,6 +202,7 @@ TEST(MeshRanks, AFailureReachesBothPipelines) {
         throw std::runtime_error("trouble");
       context.run();
     });
+    comm::barrier(world);  // or a rank hears of it while it still makes its pipeline
     const std::string message = testing::message_of<PeerError>([&] { rank.step(); });
     EXPECT_TRUE(testing::contains(message, "trouble")) << message;
     EXPECT_TRUE(testing::contains(message, "microbatch 2")) << message;
