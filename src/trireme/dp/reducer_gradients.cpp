@@ -14,6 +14,24 @@ namespace {
 /// Below this share of bytes in another bucket, another order is not worth its price.
 constexpr double kDriftThatMatters = 0.05;
 
+/// Buckets in an order, those of late parameters last: what is ready only at the end
+/// must not hold up the others.
+template <class IsLate>
+Buckets make_buckets(
+    const std::vector<ParameterSize>& sizes,
+    const std::vector<int>& order,
+    const BucketLimits& limits,
+    const IsLate& is_late) {
+  std::vector<int> early;
+  std::vector<int> late;
+  for (const int i : order)
+    (is_late(i) ? late : early).push_back(i);
+  Buckets buckets = assign_buckets(sizes, early, limits);
+  for (auto& bucket : assign_buckets(sizes, late, limits))
+    buckets.push_back(std::move(bucket));
+  return buckets;
+}
+
 }  // namespace
 
 ParameterSize Reducer::size_of(const Parameter& parameter) const {
@@ -150,14 +168,9 @@ bool Reducer::is_as_reduced(size_t parameter) const {
 
 void Reducer::plan_buckets(const std::vector<int>& order) {
   planned_order_ = order;
-  std::vector<int> early;
-  std::vector<int> late;
-  for (const int i : order)
-    (slots_[static_cast<size_t>(i)].late ? late : early).push_back(i);
-  buckets_ = assign_buckets(sizes_, early, options_.limits);
-  // What is ready only at the end must not hold up the others.
-  for (auto& bucket : assign_buckets(sizes_, late, options_.limits))
-    buckets_.push_back(std::move(bucket));
+  buckets_ = make_buckets(sizes_, order, options_.limits, [this](int i) {
+    return slots_[static_cast<size_t>(i)].late;
+  });
   auto next = std::make_unique<FlatGradients>(
       lay_out(sizes_, buckets_, comm_->riders().first(), comm_->riders().last()),
       parameters_,
@@ -197,7 +210,10 @@ bool Reducer::wants_rebuild() {
       round_ < next_rebuild_ || counts_calls() || order_ == planned_order_)
     return false;
   wanted_order_ = order_of_round();
-  const Buckets wanted = assign_buckets(sizes_, wanted_order_, options_.limits);
+  const Buckets wanted =
+      make_buckets(sizes_, wanted_order_, options_.limits, [this](int i) {
+        return slots_[static_cast<size_t>(i)].late;
+      });
   return drift(sizes_, buckets_, wanted) > kDriftThatMatters;
 }
 

@@ -55,8 +55,6 @@ StageSync::StageSync(
         ReducerOptions{
             .limits = options_.limits,
             .reduction = options_.reduction,
-            // A stage may have no gradient in any microbatch: then it has none here.
-            .find_unused = true,
             .gradient_dtype = options_.gradient_dtype,
             .check_finite = options_.check_finite,
             .norm = options_.norm,
