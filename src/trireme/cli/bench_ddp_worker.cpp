@@ -2,8 +2,7 @@
 
 #include <chrono>
 #include <cmath>
-#include <istream>
-#include <ostream>
+#include <memory>
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
@@ -142,16 +141,12 @@ DdpJob parse_ddp_job(const std::string& line) {
 int run_ddp_worker(std::istream& in, std::ostream& out) {
   // Memory comes from torch's own allocator, as it does on the other side.
   at::set_num_threads(1);
-  try {
-    DdpWorker worker(comm::init());
-    out << ready_line() << std::endl;
-    for (std::string line; std::getline(in, line);)
-      out << answer_line({worker.work(parse_ddp_job(line))}) << std::endl;
-    return 0;
-  } catch (const std::exception& error) {
-    out << error_line(error.what()) << std::endl;
-    return 1;
-  }
+  return serve_jobs(in, out, [] {
+    const auto worker = std::make_shared<DdpWorker>(comm::init());
+    return JobWork([worker](const std::string& line) {
+      return worker->work(parse_ddp_job(line));
+    });
+  });
 }
 
 }  // namespace trireme::cli

@@ -1,8 +1,7 @@
 #include "trireme/cli/bench_pipe_worker.h"
 
 #include <chrono>
-#include <istream>
-#include <ostream>
+#include <memory>
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
@@ -262,16 +261,12 @@ PipeJob parse_pipe_job(const std::string& line) {
 int run_pipe_worker(std::istream& in, std::ostream& out) {
   at::set_num_threads(1);
   memory::install_caching_allocator();
-  try {
-    PipeWorker worker(comm::init());
-    out << ready_line() << std::endl;
-    for (std::string line; std::getline(in, line);)
-      out << answer_line({worker.work(parse_pipe_job(line))}) << std::endl;
-    return 0;
-  } catch (const std::exception& error) {
-    out << error_line(error.what()) << std::endl;
-    return 1;
-  }
+  return serve_jobs(in, out, [] {
+    const auto worker = std::make_shared<PipeWorker>(comm::init());
+    return JobWork([worker](const std::string& line) {
+      return worker->work(parse_pipe_job(line));
+    });
+  });
 }
 
 }  // namespace trireme::cli

@@ -1,6 +1,8 @@
 #include "trireme/cli/bench_protocol.h"
 
 #include <algorithm>
+#include <istream>
+#include <ostream>
 
 #include <nlohmann/json.hpp>
 
@@ -74,6 +76,20 @@ std::string answer_line(const Rows& rows) {
 
 std::string error_line(const std::string& what) {
   return Json{{"error", what}}.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+int serve_jobs(
+    std::istream& in, std::ostream& out, const std::function<JobWork()>& start) {
+  try {
+    const JobWork work = start();
+    out << ready_line() << std::endl;
+    for (std::string line; std::getline(in, line);)
+      out << answer_line({work(line)}) << std::endl;
+    return 0;
+  } catch (const std::exception& error) {
+    out << error_line(error.what()) << std::endl;
+    return 1;
+  }
 }
 
 Rows parse_answer(const std::string& line) {

@@ -1,6 +1,8 @@
 // What the benchmark and its workers say to each other: one line of JSON a time.
 #pragma once
 #include <cstdint>
+#include <functional>
+#include <iosfwd>
 #include <string>
 #include <vector>
 
@@ -31,6 +33,13 @@ CommJob parse_comm_job(const std::string& line);
 std::string ready_line();
 std::string answer_line(const Rows& rows);
 std::string error_line(const std::string& what);
+
+/// Does one job, given as a line, and yields its row.
+using JobWork = std::function<std::vector<double>(const std::string& line)>;
+/// What a worker does all its life: `start` makes ready, then each line is answered by
+/// its row. An error is the last answer. The exit code.
+int serve_jobs(
+    std::istream& in, std::ostream& out, const std::function<JobWork()>& start);
 
 /// The rows of an answer. Throws Error with the worker's own words if it failed, and
 /// InvalidArgument for a line that is no answer.

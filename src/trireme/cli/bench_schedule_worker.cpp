@@ -1,8 +1,6 @@
 #include "trireme/cli/bench_schedule_worker.h"
 
 #include <chrono>
-#include <istream>
-#include <ostream>
 
 #include <nlohmann/json.hpp>
 
@@ -65,18 +63,12 @@ ScheduleCost time_schedule(const ScheduleJob& job) {
 }
 
 int run_schedule_worker(std::istream& in, std::ostream& out) {
-  out << ready_line() << std::endl;
-  for (std::string line; std::getline(in, line);) {
-    try {
+  return serve_jobs(in, out, [] {
+    return JobWork([](const std::string& line) {
       const ScheduleCost cost = time_schedule(parse_schedule_job(line));
-      out << answer_line({{cost.seconds, static_cast<double>(cost.actions)}})
-          << std::endl;
-    } catch (const std::exception& error) {
-      out << error_line(error.what()) << std::endl;
-      return 1;
-    }
-  }
-  return 0;
+      return std::vector<double>{cost.seconds, static_cast<double>(cost.actions)};
+    });
+  });
 }
 
 }  // namespace trireme::cli
