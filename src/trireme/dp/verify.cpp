@@ -61,7 +61,8 @@ std::vector<std::vector<std::string>> gather_lines(
     joined += line + '\n';
   at::Tensor bytes = at::empty(
       {static_cast<int64_t>(joined.size())}, at::TensorOptions().dtype(at::kByte));
-  std::memcpy(bytes.mutable_data_ptr(), joined.data(), joined.size());
+  if (!joined.empty())  // an empty tensor has no memory, and memcpy takes no null
+    std::memcpy(bytes.mutable_data_ptr(), joined.data(), joined.size());
   std::vector<at::Tensor> all;
   comm::all_gather_uneven(group, all, bytes);
   std::vector<std::vector<std::string>> out;
