@@ -33,7 +33,7 @@ LAYERS = {
 }
 
 # cli holds two programs. The files of `trireme`, which starts without libtorch, by stem:
-LIBTORCH_FREE_CLI = {"child", "doctor_front", "front", "machine_facts", "main", "nearest", "output",
+LIBTORCH_FREE_CLI = {"child", "doctor_front", "front", "machine_facts", "main", "output",
                      "rank_count", "run", "schedule", "schedule_check", "schedule_input",
                      "schedule_list", "schedule_options", "schedule_plan", "schedule_show",
                      "schedule_simulate", "schedule_words",

@@ -17,7 +17,7 @@
 #include "trireme/cli/bench_pipe_worker.h"
 #include "trireme/cli/bench_schedule.h"
 #include "trireme/cli/bench_schedule_worker.h"
-#include "trireme/cli/nearest.h"
+#include "trireme/core/nearest.h"
 #include "trireme/core/error.h"
 #include "trireme/core/escape.h"
 

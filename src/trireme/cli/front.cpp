@@ -7,7 +7,7 @@
 #include <CLI/CLI.hpp>
 
 #include "trireme/cli/doctor_front.h"
-#include "trireme/cli/nearest.h"
+#include "trireme/core/nearest.h"
 #include "trireme/cli/output.h"
 #include "trireme/cli/run.h"
 #include "trireme/cli/run_torch.h"

@@ -8,7 +8,7 @@
 
 #include <CLI/CLI.hpp>
 
-#include "trireme/cli/nearest.h"
+#include "trireme/core/nearest.h"
 #include "trireme/cli/rank_count.h"
 #include "trireme/core/error.h"
 #include "trireme/core/escape.h"

@@ -3,7 +3,7 @@
 
 #include <CLI/CLI.hpp>
 
-#include "trireme/cli/nearest.h"
+#include "trireme/core/nearest.h"
 #include "trireme/cli/schedule.h"
 #include "trireme/core/error.h"
 #include "trireme/core/escape.h"

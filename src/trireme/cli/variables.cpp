@@ -6,7 +6,7 @@
 #include <initializer_list>
 #include <string_view>
 
-#include "trireme/cli/nearest.h"
+#include "trireme/core/nearest.h"
 #include "trireme/core/error.h"
 #include "trireme/core/launch_env.h"
 #include "trireme/core/log.h"

@@ -1,8 +1,8 @@
-#include "trireme/cli/nearest.h"
+#include "trireme/core/nearest.h"
 
 #include <gtest/gtest.h>
 
-namespace trireme::cli {
+namespace trireme {
 namespace {
 
 TEST(Nearest, FindsWhatWasMistyped) {
@@ -43,4 +43,4 @@ TEST(Nearest, AllowsAStepForEveryThreeLetters) {
 }
 
 }  // namespace
-}  // namespace trireme::cli
+}  // namespace trireme

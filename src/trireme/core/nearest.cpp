@@ -1,9 +1,9 @@
-#include "trireme/cli/nearest.h"
+#include "trireme/core/nearest.h"
 
 #include <algorithm>
 #include <limits>
 
-namespace trireme::cli {
+namespace trireme {
 namespace {
 
 // The distance of Damerau and Levenshtein (optimal string alignment).
@@ -48,4 +48,4 @@ std::string nearest(std::string_view word, const std::vector<std::string>& candi
   return found;
 }
 
-}  // namespace trireme::cli
+}  // namespace trireme

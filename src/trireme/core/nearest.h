@@ -4,7 +4,7 @@
 #include <string_view>
 #include <vector>
 
-namespace trireme::cli {
+namespace trireme {
 
 /// The candidate that takes the fewest insertions, deletions, changes and swaps of
 /// neighbours to reach from `word`; the first of equals. Empty if each would take more
@@ -14,4 +14,4 @@ namespace trireme::cli {
 ///     nearest("bogus", {"train", "bench"})  // ""
 std::string nearest(std::string_view word, const std::vector<std::string>& candidates);
 
-}  // namespace trireme::cli
+}  // namespace trireme
