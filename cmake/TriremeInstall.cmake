@@ -14,6 +14,10 @@ if(TARGET trireme-torch)
   set_target_properties(trireme-torch PROPERTIES INSTALL_RPATH "${TRIREME_TORCH}/lib")
 endif()
 
+if(TARGET trireme-torch)
+  install(DIRECTORY "${PROJECT_BINARY_DIR}/share/trireme/text"
+    DESTINATION "${CMAKE_INSTALL_DATADIR}/trireme")
+endif()
 install(FILES "${PROJECT_SOURCE_DIR}/bench/peers/comm.py" "${PROJECT_SOURCE_DIR}/bench/peers/ddp.py"
   "${PROJECT_SOURCE_DIR}/bench/peers/pipe.py"
   "${PROJECT_SOURCE_DIR}/bench/peers/schedule.py"
@@ -31,7 +35,7 @@ foreach(module IN LISTS modules)
 endforeach()
 set(TRIREME_FIND_DEPENDENCIES "")
 set(components_of_MPI " COMPONENTS CXX")   # or it would ask for every language of the project
-foreach(package IN ITEMS Threads nlohmann_json OpenSSL MPI)
+foreach(package IN ITEMS Threads nlohmann_json tomlplusplus OpenSSL MPI)
   if(links MATCHES "${package}::")
     string(APPEND TRIREME_FIND_DEPENDENCIES
       "find_dependency(${package}${components_of_${package}})\n")

@@ -8,7 +8,8 @@
 #include "trireme/cli/bench.h"
 #include "trireme/cli/doctor.h"
 #include "trireme/cli/output.h"
-#include "trireme/cli/train_demo.h"
+#include "trireme/cli/sample.h"
+#include "trireme/cli/train.h"
 #include "trireme/version.h"
 
 namespace trireme::cli {
@@ -17,6 +18,7 @@ namespace {
 int parse_and_run(CLI::App& app, int argc, const char* const* argv) {
   int exit_code = 0;
   add_train(app, exit_code);
+  add_sample(app, exit_code);
   add_bench(app, exit_code);
   add_doctor(app, exit_code);
   try {

@@ -33,8 +33,13 @@ struct Command {
 constexpr std::array kCommands = {
     Command{
         .name = "train",
-        .does = "Train a model; for now a demo: a small network on two ranks",
+        .does = "Train a language model on this machine",
         .example = "trireme train",
+        .torch = true},
+    Command{
+        .name = "sample",
+        .does = "Text from a trained model",
+        .example = "trireme sample --model runs/1/checkpoint/step-600",
         .torch = true},
     Command{
         .name = "run",
@@ -79,7 +84,7 @@ std::string footer() {
       "job\n"
       "\n"
       "trireme COMMAND --help tells more of a command.\n"
-      "Exit codes: 0 done, 1 failed, 2 wrong usage, 128+n after signal n.";
+      "Exit codes: 0 done, 1 failed, 2 wrong usage, 75 stopped but ready to go on, 128+n after signal n.";
   return out;
 }
 

@@ -1,0 +1,225 @@
+#include "trireme/cli/sample.h"
+
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <iterator>
+
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
+
+#include "trireme/ckpt/weight_files.h"
+#include "trireme/cli/torch_ranks.h"
+#include "trireme/core/error.h"
+#include "trireme/core/escape.h"
+#include "trireme/core/parse_number.h"
+#include "trireme/data/load_tokenizer.h"
+#include "trireme/data/utf8.h"
+#include "trireme/model/build_stages.h"
+#include "trireme/model/load_weights.h"
+#include "trireme/model/registry.h"
+#include "trireme/sched/partition.h"
+#include "trireme/sched/schedule.h"
+#include "trireme/train/generate.h"
+
+namespace trireme::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int kWrongUsage = 2;
+
+struct SampleArguments {
+  std::string model;
+  std::string prompt;
+  std::string prompt_ids;
+  train::SampleOptions options;
+  std::string stop;
+  std::string format = "text";
+  int ranks = 1;
+};
+
+/// What is sampled from, and where it begins.
+struct Request {
+  fs::path folder;
+  model::ModelPlan plan;
+  /// Null if the folder has none.
+  std::shared_ptr<const data::Tokenizer> tokenizer;
+  std::vector<int64_t> prompt;
+};
+
+std::string read_file(const fs::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  std::string all{std::istreambuf_iterator<char>(in), {}};
+  if (!in)
+    throw InvalidArgument(text(
+        "[cli] wanted --model to be a checkpoint (…/step-N) or a Hugging Face folder, "
+        "got ",
+        in_quotes(path.parent_path().string()), " without ", path.filename().string()));
+  return all;
+}
+
+std::vector<int64_t> parse_ids(std::string_view words, int64_t vocab_size) {
+  std::vector<int64_t> ids;
+  while (!words.empty()) {
+    const size_t comma = words.find(',');
+    const auto id = parse_number<int64_t>(words.substr(0, comma));
+    if (!id || *id < 0 || *id >= vocab_size)
+      throw InvalidArgument(text(
+          "[cli] wanted --prompt-ids to be numbers below ", vocab_size,
+          " with commas between, got ", in_quotes(words.substr(0, comma))));
+    ids.push_back(*id);
+    words = comma == std::string_view::npos ? "" : words.substr(comma + 1);
+  }
+  return ids;
+}
+
+Request make_request(const SampleArguments& arguments) {
+  train::check_options(arguments.options);
+  Request request;
+  request.folder = arguments.model;
+  request.plan = model::plan_model(read_file(request.folder / "config.json"));
+  const fs::path tokenizer = request.folder / "tokenizer.json";
+  if (fs::exists(tokenizer))
+    request.tokenizer = data::load_tokenizer(tokenizer);
+  const int64_t vocabulary = request.plan.vocab_size;
+  if (!arguments.prompt_ids.empty()) {
+    request.prompt = parse_ids(arguments.prompt_ids, vocabulary);
+    return request;
+  }
+  if (request.tokenizer == nullptr)
+    throw InvalidArgument(text(
+        "[cli] wanted --prompt-ids, since ", in_quotes(arguments.model),
+        " has no tokenizer.json, got ",
+        arguments.prompt.empty() ? "no prompt" : "--prompt"));
+  request.prompt = request.tokenizer->encode_prompt(
+      arguments.prompt.empty() ? "\n" : arguments.prompt);
+  return request;
+}
+
+/// The layers of every rank, cut so that all have about the same work.
+std::vector<sched::LayerRange> cut(const model::ModelPlan& plan, int ranks) {
+  std::vector<double> work;
+  for (const model::LayerPlan& layer : plan.layers)
+    work.push_back(layer.forward_flops_per_token(1) + 1);
+  return sched::partition(
+      work, sched::map_stages(sched::StageMap::Loop, ranks, ranks));
+}
+
+train::Generated run_rank(
+    const comm::Group& world, const Request& request, const SampleArguments& arguments) {
+  const auto ranges = cut(request.plan, world.size());
+  const auto layers = model::build_stages(
+      request.plan, {ranges[static_cast<size_t>(world.rank())]}, {.initialise = false});
+  model::load_weights(layers, request.plan, ckpt::WeightFiles(request.folder));
+  train::StageDecoders stages{
+      .rank_of_stage =
+          sched::map_stages(sched::StageMap::Loop, world.size(), world.size()),
+      .decoders = {}};
+  stages.decoders.emplace_back(layers.front());
+  const auto ends = [&](const std::vector<int64_t>& news) {
+    if (request.tokenizer == nullptr)
+      return false;
+    if (news.back() == request.tokenizer->end_of_text())
+      return true;
+    return !arguments.stop.empty() &&
+           request.tokenizer->decode(news).find(arguments.stop) != std::string::npos;
+  };
+  return train::generate(
+      world, stages, request.prompt, arguments.options, request.plan.max_positions,
+      ends);
+}
+
+void print(const Request& request, const SampleArguments& arguments,
+           const train::Generated& made) {
+  const std::string all =
+      request.tokenizer ? data::as_utf8(request.tokenizer->decode(made.ids)) : "";
+  if (arguments.format == "json") {
+    nlohmann::ordered_json json{
+        {"ids", made.ids}, {"new_ids", made.new_ids}};
+    json["text"] = request.tokenizer ? nlohmann::ordered_json(all) : nullptr;
+    json["logprobs"] = made.logprobs;
+    std::cout << json.dump() << "\n";
+    return;
+  }
+  if (request.tokenizer) {
+    std::cout << all << "\n";
+    return;
+  }
+  const char* comma = "";
+  for (const int64_t id : made.ids) {
+    std::cout << comma << id;
+    comma = ",";
+  }
+  std::cout << "\n";
+}
+
+int run(const SampleArguments& arguments) {
+  Request request;
+  try {
+    request = make_request(arguments);
+    if (arguments.ranks > static_cast<int>(request.plan.layers.size()))
+      throw InvalidArgument(text(
+          "[cli] wanted at most ", request.plan.layers.size(),
+          " ranks, one a layer, got ", arguments.ranks));
+  } catch (const InvalidArgument& error) {
+    std::cerr << "trireme: " << error.what() << "\n";
+    return kWrongUsage;
+  }
+  return run_ranks(arguments.ranks, [&](const comm::Group& world) {
+    const train::Generated made = run_rank(world, request, arguments);
+    if (world.rank() == 0)
+      print(request, arguments, made);
+    return 0;
+  });
+}
+
+void add_options(CLI::App& sub, SampleArguments& arguments) {
+  sub.add_option("--model", arguments.model, "A checkpoint, or a Hugging Face folder")
+      ->required()
+      ->type_name("DIR");
+  auto* prompt = sub.add_option("--prompt", arguments.prompt, "Where the text begins")
+                     ->type_name("TEXT");
+  sub.add_option("--prompt-ids", arguments.prompt_ids, "The same as tokens: 1,2,3")
+      ->type_name("IDS")
+      ->excludes(prompt);
+  train::SampleOptions& options = arguments.options;
+  sub.add_option("--max-new-tokens", options.max_new_tokens, "How many tokens to draw")
+      ->capture_default_str();
+  sub.add_option("--temperature", options.temperature, "0: always the likeliest")
+      ->capture_default_str();
+  sub.add_option("--top-k", options.top_k, "Only the K likeliest; 0: all")
+      ->capture_default_str();
+  sub.add_option("--top-p", options.top_p, "Only the likeliest that have P together")
+      ->capture_default_str();
+  sub.add_option("--seed", options.seed, "The same seed gives the same text")
+      ->capture_default_str();
+  sub.add_option("--stop", arguments.stop, "End when this text has come")
+      ->type_name("TEXT");
+  sub.add_option("--format", arguments.format, "text or json")
+      ->check(CLI::IsMember({"text", "json"}))
+      ->capture_default_str();
+  sub.add_option("--ranks", arguments.ranks, "Processes that share the layers")
+      ->check(CLI::Range(1, 2048).description(""))
+      ->capture_default_str();
+}
+
+}  // namespace
+
+void add_sample(CLI::App& app, int& exit_code) {
+  CLI::App* sub = app.add_subcommand("sample", "Text from a trained model");
+  auto arguments = std::make_shared<SampleArguments>();
+  add_options(*sub, *arguments);
+  sub->footer(
+      "Examples:\n"
+      "  trireme sample --model runs/1/checkpoint/step-600 --prompt \"The pipeline\"\n"
+      "  trireme sample --model gpt2 --prompt-ids 464,3797 --temperature 0 --format "
+      "json\n"
+      "\n"
+      "json gives ids (prompt and new), new_ids, text, and the log probability of each "
+      "new\n"
+      "token under the model, whatever temperature and limits are.");
+  sub->callback([arguments, &exit_code] { exit_code = run(*arguments); });
+}
+
+}  // namespace trireme::cli

@@ -1,0 +1,30 @@
+// A config from a TOML file and from the command line, and back to text.
+#pragma once
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "trireme/train/config.h"
+
+namespace trireme::train {
+
+/// Sets what a TOML file says: tables are sections. InvalidArgument for everything that
+/// is wrong, with file, line, key, what was wanted and, of an unknown key, the nearest.
+void read_toml(Config& config, std::string_view toml, const std::string& file);
+
+/// The same for a file; InvalidArgument if it cannot be read.
+void read_config_file(Config& config, const std::string& path);
+
+/// Sets one key by its full name to a value in words, as on the command line: "600",
+/// "1e-3", "false", "a.txt,b.txt".
+void set_key(Config& config, std::string_view name, std::string_view value);
+
+/// Sets `--section.key value` and `--section.key=value`, in order. A key of true or
+/// false may stand alone, which means true. InvalidArgument for anything else.
+void read_arguments(Config& config, const std::vector<std::string>& words);
+
+/// All keys with their values, as a TOML file that read_toml() reads; behind each what
+/// it means.
+std::string to_toml(const Config& config);
+
+}  // namespace trireme::train

@@ -1,0 +1,275 @@
+#include "trireme/train/config_keys.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "trireme/core/error.h"
+#include "trireme/core/escape.h"
+#include "trireme/core/nearest.h"
+
+namespace trireme::train {
+namespace {
+
+constexpr double kNoLimit = std::numeric_limits<double>::infinity();
+
+// The slot of a member of a section, for the table.
+#define SLOT(section, member) \
+  [](Config& config) -> Slot { return &config.section.member; }
+
+std::vector<Key> make_keys() {
+  return {
+      {"job", "dump_folder", "The folder of the run; empty: runs/N, the next free N",
+       SLOT(job, dump_folder)},
+
+      {"model", "name", "gpt2, llama or a registered model", SLOT(model, name)},
+      {"model", "hf_assets_path",
+       "A Hugging Face folder or a checkpoint: its config.json and weights are used",
+       SLOT(model, hf_assets_path)},
+      {"model", "dim", "Width", SLOT(model, dim), 1},
+      {"model", "n_layers", "Blocks", SLOT(model, n_layers), 1},
+      {"model", "n_heads", "Attention heads", SLOT(model, n_heads), 1},
+      {"model", "n_kv_heads", "Of keys and values, llama; 0: as n_heads",
+       SLOT(model, n_kv_heads)},
+      {"model", "hidden_dim", "Width of the feed-forward part; 0: 4 (gpt2) or 8/3 dim",
+       SLOT(model, hidden_dim)},
+      {"model", "vocab_size", "0: the tokenizer's", SLOT(model, vocab_size)},
+      {"model", "dropout", "Probability, gpt2", SLOT(model, dropout), 0, 0.99},
+      {"model", "tie_embeddings", "The output layer is the embedding",
+       SLOT(model, tie_embeddings)},
+
+      {"data", "path", "Files to train on; empty: the text that comes with the program",
+       SLOT(data, path)},
+      {"data", "held_out", "Files to evaluate on; empty: none, or that of the program",
+       SLOT(data, held_out)},
+      {"data", "format", "Of the files", SLOT(data, format), 0, kNoLimit,
+       {"auto", "text", "nanogpt", "llm.c", "megatron"}},
+      {"data", "tokenizer", "bytes, or a tokenizer.json (byte-level BPE)",
+       SLOT(data, tokenizer)},
+      {"data", "shuffle", "A new order every epoch; false: consecutive windows",
+       SLOT(data, shuffle)},
+      {"data", "prefetch", "Batches that are made ahead", SLOT(data, prefetch), 1, 1024},
+
+      {"training", "steps", "Steps in all", SLOT(training, steps), 1},
+      {"training", "seq_len", "Tokens of a sample", SLOT(training, seq_len), 1},
+      {"training", "global_batch_size", "Samples of a step, over all ranks",
+       SLOT(training, global_batch_size), 1},
+      {"training", "local_batch_size",
+       "Samples that a pipeline takes at once; less than its share accumulates; 0: all",
+       SLOT(training, local_batch_size)},
+      {"training", "max_norm", "Limit of the gradients' norm; 0: none",
+       SLOT(training, max_norm)},
+      {"training", "mixed_precision_param", "What to compute in; masters are float32",
+       SLOT(training, mixed_precision_param), 0, kNoLimit, {"float32", "bfloat16"}},
+      {"training", "seed", "Of weights, order and dropout", SLOT(training, seed)},
+
+      {"parallelism", "ranks", "Processes to start; 0: as many as fit this machine",
+       SLOT(parallelism, ranks), 0, 1 << 20},
+      {"parallelism", "pipeline_parallel_degree", "Ranks of a pipeline; 0: fitting",
+       SLOT(parallelism, pipeline_parallel_degree), 0, 1 << 20},
+      {"parallelism", "data_parallel_replicate_degree", "Pipelines; 0: fitting",
+       SLOT(parallelism, data_parallel_replicate_degree), 0, 1 << 20},
+      {"parallelism", "pipeline_parallel_schedule",
+       "A name of `trireme schedule list`; auto: measure, then choose",
+       SLOT(parallelism, pipeline_parallel_schedule)},
+      {"parallelism", "pipeline_parallel_schedule_csv", "A schedule of one's own",
+       SLOT(parallelism, pipeline_parallel_schedule_csv)},
+      {"parallelism", "pipeline_parallel_microbatch_size",
+       "Samples of a microbatch; 0: four microbatches a rank, as far as samples go",
+       SLOT(parallelism, pipeline_parallel_microbatch_size)},
+      {"parallelism", "pipeline_parallel_stages_per_rank", "0: as the schedule wants",
+       SLOT(parallelism, pipeline_parallel_stages_per_rank), 0, 64},
+
+      {"optimizer", "name", "", SLOT(optimizer, name), 0, kNoLimit, {"AdamW", "SGD"}},
+      {"optimizer", "lr", "The highest learning rate", SLOT(optimizer, lr)},
+      {"optimizer", "beta1", "AdamW", SLOT(optimizer, beta1), 0, 0.999999},
+      {"optimizer", "beta2", "AdamW", SLOT(optimizer, beta2), 0, 0.999999},
+      {"optimizer", "eps", "AdamW", SLOT(optimizer, eps)},
+      {"optimizer", "weight_decay", "AdamW: decoupled; SGD: added to gradients",
+       SLOT(optimizer, weight_decay)},
+      {"optimizer", "momentum", "SGD", SLOT(optimizer, momentum), 0, 1},
+
+      {"lr_scheduler", "warmup_steps", "Steps up to the highest rate",
+       SLOT(lr_scheduler, warmup_steps)},
+      {"lr_scheduler", "decay_type", "How it falls", SLOT(lr_scheduler, decay_type), 0,
+       kNoLimit, {"cosine", "linear", "constant"}},
+      {"lr_scheduler", "decay_ratio", "The part of the steps in which it falls",
+       SLOT(lr_scheduler, decay_ratio), 0, 1},
+      {"lr_scheduler", "min_lr_factor", "What it falls to, of the highest",
+       SLOT(lr_scheduler, min_lr_factor), 0, 1},
+
+      {"checkpoint", "enable", "Write checkpoints", SLOT(checkpoint, enable)},
+      {"checkpoint", "folder", "In the run's folder", SLOT(checkpoint, folder)},
+      {"checkpoint", "interval", "Steps between two; 0: at the end alone",
+       SLOT(checkpoint, interval)},
+      {"checkpoint", "keep_latest_k", "Older ones are removed; 0: keep all",
+       SLOT(checkpoint, keep_latest_k)},
+      {"checkpoint", "resume",
+       "never; auto: the run's latest, if there is one; or a folder step-N",
+       SLOT(checkpoint, resume)},
+
+      {"activation_checkpoint", "mode", "full: keep block inputs only, compute again",
+       SLOT(activation_checkpoint, mode), 0, kNoLimit, {"none", "full"}},
+
+      {"validation", "freq", "Steps between two evaluations; 0: at the end alone",
+       SLOT(validation, freq)},
+      {"validation", "steps", "Batches of an evaluation", SLOT(validation, steps), 1},
+
+      {"metrics", "log_freq", "Steps between two lines", SLOT(metrics, log_freq), 1},
+      {"metrics", "progress", "bar on a terminal, lines elsewhere, or none",
+       SLOT(metrics, progress), 0, kNoLimit, {"auto", "bar", "lines", "none"}},
+
+      {"profiling", "profile_freq", "Steps between two traces; 0: of the last one alone",
+       SLOT(profiling, profile_freq)},
+  };
+}
+
+#undef SLOT
+
+[[noreturn]] void refuse(
+    const Key& key, const std::string& got, const std::string& origin) {
+  throw InvalidArgument(text(
+      "[train] ", origin, ": wanted ", full_name(key), " to be ", wanted(key), ", got ",
+      got));
+}
+
+std::string shown(const Value& value) {
+  if (const auto* flag = std::get_if<bool>(&value))
+    return *flag ? "true" : "false";
+  if (const auto* whole = std::get_if<int64_t>(&value))
+    return std::to_string(*whole);
+  if (const auto* number = std::get_if<double>(&value))
+    return text(*number);
+  if (const auto* word = std::get_if<std::string>(&value))
+    return in_quotes(*word);
+  return "a list";
+}
+
+bool in_range(const Key& key, double number) {
+  return std::isfinite(number) && number >= key.least && number <= key.most;
+}
+
+// Whether the value has the type of the slot and is within the key's limits.
+bool fits(const Key& key, const Value& value, bool* slot) {
+  const auto* flag = std::get_if<bool>(&value);
+  if (flag != nullptr)
+    *slot = *flag;
+  return flag != nullptr;
+}
+bool fits(const Key& key, const Value& value, int64_t* slot) {
+  const auto* whole = std::get_if<int64_t>(&value);
+  if (whole == nullptr || !in_range(key, static_cast<double>(*whole)))
+    return false;
+  *slot = *whole;
+  return true;
+}
+bool fits(const Key& key, const Value& value, double* slot) {
+  const auto* whole = std::get_if<int64_t>(&value);
+  const auto* number = std::get_if<double>(&value);
+  if (whole == nullptr && number == nullptr)
+    return false;
+  const double got = whole != nullptr ? static_cast<double>(*whole) : *number;
+  if (!in_range(key, got))
+    return false;
+  *slot = got;
+  return true;
+}
+bool fits(const Key& key, const Value& value, std::string* slot) {
+  const auto* word = std::get_if<std::string>(&value);
+  if (word == nullptr)
+    return false;
+  if (!key.words.empty() &&
+      std::find(key.words.begin(), key.words.end(), *word) == key.words.end())
+    return false;
+  *slot = *word;
+  return true;
+}
+bool fits(const Key&, const Value& value, std::vector<std::string>* slot) {
+  if (const auto* items = std::get_if<std::vector<std::string>>(&value))
+    *slot = *items;
+  else if (const auto* word = std::get_if<std::string>(&value))
+    *slot = {*word};
+  else
+    return false;
+  return true;
+}
+
+std::vector<std::string> section_names() {
+  std::vector<std::string> names;
+  for (const Key& key : config_keys())
+    if (names.empty() || names.back() != key.section)
+      names.emplace_back(key.section);
+  return names;
+}
+
+std::string joined(const std::vector<std::string>& names) {
+  std::string out;
+  for (const std::string& name : names)
+    out += text(out.empty() ? "" : ", ", name);
+  return out;
+}
+
+}  // namespace
+
+const std::vector<Key>& config_keys() {
+  static const std::vector<Key> keys = make_keys();
+  return keys;
+}
+
+std::string full_name(const Key& key) {
+  return text(key.section, ".", key.name);
+}
+
+std::string wanted(const Key& key) {
+  if (!key.words.empty()) {
+    std::vector<std::string> words(key.words.begin(), key.words.end());
+    return text("one of ", joined(words));
+  }
+  Config config;
+  const Slot slot = key.slot(config);
+  if (std::holds_alternative<bool*>(slot))
+    return "true or false";
+  if (std::holds_alternative<std::string*>(slot))
+    return "a text";
+  if (std::holds_alternative<std::vector<std::string>*>(slot))
+    return "a list of texts";
+  const std::string kind =
+      std::holds_alternative<int64_t*>(slot) ? "a whole number" : "a number";
+  if (std::isfinite(key.most))
+    return text(kind, " from ", key.least, " to ", key.most);
+  return text(kind, " of at least ", key.least);
+}
+
+void assign(
+    Config& config, const Key& key, const Value& value, const std::string& origin) {
+  const bool done = std::visit(
+      [&](auto* slot) { return fits(key, value, slot); }, key.slot(config));
+  if (!done)
+    refuse(key, shown(value), origin);
+}
+
+const Key& find_key(
+    std::string_view section, std::string_view name, const std::string& origin) {
+  std::vector<std::string> names;
+  std::vector<std::string> all;
+  for (const Key& key : config_keys()) {
+    if (key.section == section && key.name == name)
+      return key;
+    all.push_back(full_name(key));
+    if (key.section == section)
+      names.emplace_back(key.name);
+  }
+  const std::string got = in_quotes(text(section, ".", name));
+  if (names.empty() && nearest(text(section, ".", name), all).empty())
+    throw InvalidArgument(text(
+        "[train] ", origin, ": wanted a section of ", joined(section_names()), ", got ",
+        in_quotes(section)));
+  const std::string close = names.empty() ? "" : nearest(name, names);
+  const std::string best =
+      close.empty() ? nearest(text(section, ".", name), all) : text(section, ".", close);
+  throw InvalidArgument(text(
+      "[train] ", origin, ": wanted a key of a training job, got ", got,
+      best.empty() ? text("; ", section, " has ", joined(names))
+                   : text("; did you mean ", best, "?")));
+}
+
+}  // namespace trireme::train

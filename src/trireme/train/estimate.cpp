@@ -1,0 +1,84 @@
+#include "trireme/train/estimate.h"
+
+#include "trireme/sched/index.h"
+#include "trireme/sched/simulate.h"
+
+namespace trireme::train {
+namespace {
+
+bool is_low(const Config& config) {
+  return config.training.mixed_precision_param != "float32";
+}
+
+model::BuildOptions build_options(const Config& config) {
+  return {
+      .dtype = is_low(config) ? at::kBFloat16 : at::kFloat,
+      .checkpoint = config.activation_checkpoint.mode == "full"};
+}
+
+sched::Simulation run(
+    const Layout& layout, const std::vector<sched::LayerCosts>& layers) {
+  sched::Costs costs;
+  costs.stages = stage_costs(layout, layers);
+  return sched::simulate(layout.schedule, {.costs = costs});
+}
+
+}  // namespace
+
+std::vector<sched::LayerCosts> estimate_layers(
+    const model::ModelPlan& plan, const Config& config, const BatchShape& batch) {
+  const int64_t length = config.training.seq_len;
+  const auto tokens = static_cast<double>(batch.microbatch_size * length);
+  const bool again = config.activation_checkpoint.mode == "full";
+  const double element = is_low(config) ? 2 : 4;
+  std::vector<sched::LayerCosts> all;
+  for (const model::LayerPlan& layer : plan.layers) {
+    // A lookup costs little, but not nothing: a layer without a time could be cut off
+    // into a stage of its own.
+    const double forward = tokens * (layer.forward_flops_per_token(length) + 1) * 1e-9;
+    const double extra = again && layer.work.is_block ? forward : 0;
+    all.push_back(
+        {.name = layer.name,
+         .costs = {
+             .forward = forward,
+             .input_grad = forward + extra,
+             .weight_grad = forward,
+             .backward = 2 * forward + extra,
+             .activation_bytes =
+                 tokens * layer.kept_bytes_per_token(length, build_options(config)),
+             .weight_bytes = element * static_cast<double>(layer.count_parameters())}});
+  }
+  return all;
+}
+
+std::vector<MemoryEstimate> estimate_memory(
+    const Layout& layout,
+    const std::vector<sched::LayerCosts>& layers,
+    const Config& config) {
+  const bool low = is_low(config);
+  const bool adam = config.optimizer.name == "AdamW";
+  const bool momentum = config.optimizer.momentum != 0;
+  const sched::Simulation simulated = run(layout, layers);
+  const auto stages = stage_costs(layout, layers);
+  std::vector<MemoryEstimate> all(sched::index(layout.degrees.pp));
+  for (size_t stage = 0; stage < stages.size(); ++stage)
+    all[sched::index(layout.schedule.rank_of_stage[stage])].weights +=
+        stages[stage].weight_bytes;
+  for (size_t rank = 0; rank < all.size(); ++rank) {
+    MemoryEstimate& one = all[rank];
+    const double whole = low ? 2 * one.weights : one.weights;  // in float32
+    one.activations = simulated.peak_bytes[rank] - one.weights;
+    one.gradients = low ? one.weights + whole : one.weights;
+    one.optimizer =
+        whole * ((adam ? 2.0 : momentum ? 1.0 : 0.0) + (low ? 1.0 : 0.0));
+  }
+  return all;
+}
+
+double predict_bubble(
+    const Layout& layout, const std::vector<sched::LayerCosts>& layers) {
+  const sched::Simulation simulated = run(layout, layers);
+  return simulated.makespan > 0 ? simulated.wall_bubble / simulated.makespan : 0;
+}
+
+}  // namespace trireme::train

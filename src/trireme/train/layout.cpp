@@ -1,0 +1,203 @@
+#include "trireme/train/layout.h"
+
+#include <algorithm>
+
+#include "trireme/core/error.h"
+#include "trireme/sched/generate.h"
+#include "trireme/sched/index.h"
+
+namespace trireme::train {
+namespace {
+
+using sched::index;
+
+// Ranks of a fitting world: more than these help a default job no further.
+constexpr int kMostFitting = 8;
+// Microbatches a rank, which leave a 1F1B of two ranks a ninth of its time as bubble.
+constexpr int64_t kMicrobatchesPerRank = 4;
+
+void check_degrees(const Degrees& degrees, int ranks, int layers) {
+  if (degrees.ranks() != ranks)
+    throw InvalidArgument(text(
+        "[train] wanted pipelines that fill ", ranks, " ranks, got ", degrees.dp,
+        " of ", degrees.pp,
+        "; set parallelism.pipeline_parallel_degree or "
+        "data_parallel_replicate_degree to a divisor of the ranks"));
+  if (degrees.pp > layers)
+    throw InvalidArgument(text(
+        "[train] wanted at most ", layers, " ranks in a pipeline, one a layer, got ",
+        degrees.pp, "; set parallelism.pipeline_parallel_degree lower"));
+}
+
+std::vector<double> times(const std::vector<sched::LayerCosts>& layers) {
+  std::vector<double> all;
+  for (const sched::LayerCosts& layer : layers)
+    all.push_back(layer.costs.time());
+  return all;
+}
+
+// A list of numbers as ranges: "0-3", "0, 4".
+std::string stages_text(const std::vector<int>& stages) {
+  std::string out;
+  for (const int stage : stages)
+    out += text(out.empty() ? "" : ", ", stage);
+  return out;
+}
+
+std::string layers_text(
+    const sched::LayerRange& range, const std::vector<sched::LayerCosts>& layers) {
+  const std::string& first = layers[index(range.first)].name;
+  const std::string& last = layers[index(range.last - 1)].name;
+  return range.last - range.first == 1 ? first : text(first, " … ", last);
+}
+
+}  // namespace
+
+Degrees choose_degrees(const ParallelismConfig& config, int ranks, int layers) {
+  const int pp = static_cast<int>(config.pipeline_parallel_degree);
+  const int dp = static_cast<int>(config.data_parallel_replicate_degree);
+  Degrees degrees{.pp = pp, .dp = dp};
+  if (pp == 0 && dp == 0)
+    degrees.pp = ranks % 2 == 0 && layers >= 2 ? 2 : 1;
+  else if (pp == 0)
+    degrees.pp = std::max(1, ranks / dp);
+  if (dp == 0)
+    degrees.dp = std::max(1, ranks / degrees.pp);
+  check_degrees(degrees, ranks, layers);
+  return degrees;
+}
+
+int fitting_ranks(const ParallelismConfig& config, int cores) {
+  if (config.ranks != 0)
+    return static_cast<int>(config.ranks);
+  const int64_t pp = std::max<int64_t>(1, config.pipeline_parallel_degree);
+  const int64_t dp = std::max<int64_t>(1, config.data_parallel_replicate_degree);
+  if (config.pipeline_parallel_degree != 0 && config.data_parallel_replicate_degree != 0)
+    return static_cast<int>(pp * dp);
+  // The largest world that the machine has cores for and that the degree divides.
+  const int64_t unit = pp * dp;
+  const int64_t room = std::min<int64_t>(cores, kMostFitting);
+  int64_t ranks = std::max(unit, room - room % unit);
+  if (unit == 1 && ranks > 2)
+    ranks -= ranks % 2;
+  return static_cast<int>(ranks);
+}
+
+BatchShape choose_batch(const Config& config, const Degrees& degrees) {
+  const int64_t global = config.training.global_batch_size;
+  if (global % degrees.dp != 0)
+    throw InvalidArgument(text(
+        "[train] wanted training.global_batch_size to be a multiple of the ", degrees.dp,
+        " pipelines, got ", global));
+  const int64_t share = global / degrees.dp;
+  const int64_t local =
+      config.training.local_batch_size == 0 ? share : config.training.local_batch_size;
+  if (share % local != 0)
+    throw InvalidArgument(text(
+        "[train] wanted training.local_batch_size to divide the ", share,
+        " samples of a pipeline, got ", local));
+  int64_t size = config.parallelism.pipeline_parallel_microbatch_size;
+  if (size == 0) {
+    // As many microbatches as wanted, or the next number that cuts the batch evenly.
+    int64_t count = std::min<int64_t>(
+        local, degrees.pp == 1 ? 1 : kMicrobatchesPerRank * degrees.pp);
+    while (local % count != 0)
+      --count;
+    size = local / count;
+  }
+  if (local % size != 0)
+    throw InvalidArgument(text(
+        "[train] wanted parallelism.pipeline_parallel_microbatch_size to divide the ",
+        local, " samples of a pass, got ", size));
+  return {
+      .microbatch_size = size,
+      .microbatches = static_cast<int>(local / size),
+      .passes = static_cast<int>(share / local)};
+}
+
+Layout make_layout(
+    const Degrees& degrees,
+    const BatchShape& batch,
+    const std::vector<sched::LayerCosts>& layers,
+    const std::string& schedule,
+    int stages_per_rank) {
+  sched::Schedule made = sched::generate(
+      schedule,
+      {.ranks = degrees.pp,
+       .microbatches = batch.microbatches,
+       .stages_per_rank = stages_per_rank});
+  return make_layout(degrees, batch, layers, made);
+}
+
+Layout make_layout(
+    const Degrees& degrees,
+    const BatchShape& batch,
+    const std::vector<sched::LayerCosts>& layers,
+    const sched::Schedule& schedule) {
+  if (schedule.ranks() != degrees.pp)
+    throw InvalidArgument(text(
+        "[train] wanted a schedule for pipelines of ", degrees.pp, " ranks, got ",
+        schedule.name, " for ", schedule.ranks()));
+  if (schedule.microbatches != batch.microbatches)
+    throw InvalidArgument(text(
+        "[train] wanted a schedule for ", batch.microbatches, " microbatches, got ",
+        schedule.name, " for ", schedule.microbatches,
+        "; set parallelism.pipeline_parallel_microbatch_size or the batch sizes"));
+  if (schedule.stages() > static_cast<int>(layers.size()))
+    throw InvalidArgument(text(
+        "[train] wanted at most ", layers.size(), " stages, one a layer, got ",
+        schedule.stages(), " for ", schedule.name));
+  return {
+      .degrees = degrees,
+      .batch = batch,
+      .schedule = schedule,
+      .layers = sched::partition(times(layers), schedule.rank_of_stage)};
+}
+
+std::vector<sched::StageCosts> stage_costs(
+    const Layout& layout, const std::vector<sched::LayerCosts>& layers) {
+  std::vector<sched::StageCosts> all;
+  for (const sched::LayerRange& range : layout.layers) {
+    sched::StageCosts sum{0, 0, 0, 0, 0, 0};
+    for (int i = range.first; i < range.last; ++i) {
+      const sched::StageCosts& one = layers[index(i)].costs;
+      sum.forward += one.forward;
+      sum.input_grad += one.input_grad;
+      sum.weight_grad += one.weight_grad;
+      sum.backward += one.backward;
+      sum.activation_bytes += one.activation_bytes;
+      sum.weight_bytes += one.weight_bytes;
+    }
+    all.push_back(sum);
+  }
+  return all;
+}
+
+std::string to_text(
+    const Layout& layout, const std::vector<sched::LayerCosts>& layers) {
+  const Degrees& degrees = layout.degrees;
+  std::string out = text(
+      degrees.ranks(), degrees.ranks() == 1 ? " rank: " : " ranks: ", degrees.dp,
+      degrees.dp == 1 ? " pipeline" : " pipelines", " of ", degrees.pp, ", ",
+      layout.batch.microbatches, " microbatches of ", layout.batch.microbatch_size,
+      layout.batch.passes == 1 ? "" : text(", ", layout.batch.passes, " passes a step"),
+      ", ", layout.schedule.name, "\n");
+  // Of a long pipeline the ends say enough.
+  constexpr int kShown = 16;
+  for (int rank = 0; rank < degrees.pp; ++rank) {
+    if (degrees.pp > kShown && rank == kShown / 2) {
+      out += text("  … ", degrees.pp - kShown, " more\n");
+      rank = degrees.pp - kShown / 2;
+    }
+    const auto stages = sched::stages_of(layout.schedule.rank_of_stage, rank);
+    out += text(
+        "  pipeline rank ", rank, ": ", stages.size() == 1 ? "stage " : "stages ",
+        stages_text(stages));
+    for (const int stage : stages)
+      out += text("; ", layers_text(layout.layers[index(stage)], layers));
+    out += "\n";
+  }
+  return out;
+}
+
+}  // namespace trireme::train

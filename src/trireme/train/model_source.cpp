@@ -1,0 +1,112 @@
+#include "trireme/train/model_source.h"
+
+#include <fstream>
+#include <iterator>
+
+#include <nlohmann/json.hpp>
+
+#include "trireme/core/error.h"
+#include "trireme/core/escape.h"
+#include "trireme/model/registry.h"
+
+namespace trireme::train {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+std::string read_config(const fs::path& folder) {
+  const fs::path path = folder / "config.json";
+  std::ifstream in(path, std::ios::binary);
+  const std::string all{std::istreambuf_iterator<char>(in), {}};
+  if (!in)
+    throw InvalidArgument(text(
+        "[train] wanted model.hf_assets_path to be a folder with a config.json, got ",
+        in_quotes(folder.string())));
+  return all;
+}
+
+Json gpt2_json(const ModelConfig& model) {
+  Json json{
+      {"n_embd", model.dim},
+      {"n_layer", model.n_layers},
+      {"n_head", model.n_heads},
+      {"resid_pdrop", model.dropout},
+      {"embd_pdrop", model.dropout},
+      {"attn_pdrop", model.dropout}};
+  if (model.hidden_dim != 0)
+    json["n_inner"] = model.hidden_dim;
+  return json;
+}
+
+Json llama_json(const ModelConfig& model) {
+  // Two thirds of 4 dim, as three matrices take what two did, in whole eights.
+  const int64_t hidden =
+      model.hidden_dim != 0 ? model.hidden_dim : (model.dim * 8 / 3 + 7) / 8 * 8;
+  return {
+      {"hidden_size", model.dim},
+      {"intermediate_size", hidden},
+      {"num_hidden_layers", model.n_layers},
+      {"num_attention_heads", model.n_heads},
+      {"num_key_value_heads", model.n_kv_heads == 0 ? model.n_heads : model.n_kv_heads}};
+}
+
+// What a model of somebody else's may read.
+Json own_json(const ModelConfig& model) {
+  return {
+      {"dim", model.dim},
+      {"n_layers", model.n_layers},
+      {"n_heads", model.n_heads},
+      {"n_kv_heads", model.n_kv_heads},
+      {"hidden_dim", model.hidden_dim},
+      {"dropout", model.dropout}};
+}
+
+// The config.json of a model that begins from nothing.
+std::string new_config(const Config& config, int64_t vocab_size) {
+  const ModelConfig& model = config.model;
+  if (model.name == "llama" && model.dropout > 0)
+    throw InvalidArgument(text(
+        "[train] wanted model.dropout 0 for llama, which has none, got ",
+        model.dropout));
+  Json json = model.name == "gpt2"    ? gpt2_json(model)
+              : model.name == "llama" ? llama_json(model)
+                                      : own_json(model);
+  json["model_type"] = model.name;
+  json["vocab_size"] = vocab_size;
+  json[model.name == "gpt2" ? "n_positions" : "max_position_embeddings"] =
+      config.training.seq_len;
+  json["tie_word_embeddings"] = model.tie_embeddings;
+  return json.dump();
+}
+
+bool has_weights(const fs::path& folder) {
+  std::error_code error;
+  return fs::exists(folder / "model.safetensors", error) ||
+         fs::exists(folder / "model.safetensors.index.json", error);
+}
+
+}  // namespace
+
+ModelSource describe_model(const Config& config, int64_t vocab_size) {
+  const fs::path folder = config.model.hf_assets_path;
+  const int64_t wanted =
+      config.model.vocab_size != 0 ? config.model.vocab_size : vocab_size;
+  ModelSource source;
+  source.plan = model::plan_model(
+      folder.empty() ? new_config(config, wanted) : read_config(folder));
+  if (!folder.empty() && has_weights(folder))
+    source.weights = folder;
+  if (source.plan.vocab_size < vocab_size)
+    throw InvalidArgument(text(
+        "[train] wanted a model for the ", vocab_size, " tokens of the tokenizer, got ",
+        source.plan.vocab_size, "; set model.vocab_size or data.tokenizer"));
+  if (source.plan.max_positions > 0 &&
+      source.plan.max_positions < config.training.seq_len)
+    throw InvalidArgument(text(
+        "[train] wanted training.seq_len to be at most the model's ",
+        source.plan.max_positions, " positions, got ", config.training.seq_len));
+  return source;
+}
+
+}  // namespace trireme::train

@@ -1,0 +1,55 @@
+// AdamW and SGD in one pass over the memory, with states that have names.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include "trireme/train/config.h"
+
+namespace trireme::train {
+
+/// Tensors with names; the same as pipe's and ckpt's.
+using NamedTensors = std::vector<std::pair<std::string, at::Tensor>>;
+
+/// Steps parameters by their `.grad`. Parameters of less precision than float32 get a
+/// float32 master, which is what is stepped; the parameter is its rounded copy.
+///
+///     Optimizer optimizer(pipeline.parameters(), config.optimizer);
+///     optimizer.step(rate);
+///     optimizer.zero_grad();
+class Optimizer {
+ public:
+  /// Each parameter once. InvalidArgument if one is not a floating CPU tensor.
+  Optimizer(NamedTensors parameters, const OptimizerConfig& config);
+
+  /// One step with this learning rate; a parameter without a gradient stays as it is.
+  void step(double rate);
+  /// Gradients become zero where they are.
+  void zero_grad();
+  /// After the parameters were loaded: the masters are made of them again.
+  void refresh_masters();
+
+  /// The states by name: "exp_avg.<parameter>" and so on, and the count of steps as
+  /// "step.<parameter>". They are what step() uses, so they can be written to.
+  NamedTensors state() const;
+  const NamedTensors& parameters() const { return parameters_; }
+
+ private:
+  struct Lists;
+  void step_adamw(Lists& lists, double rate);
+  void step_sgd(Lists& lists, double rate);
+  Lists with_gradients() const;
+
+  NamedTensors parameters_;
+  OptimizerConfig config_;
+  /// What is stepped: the parameters themselves, or their masters.
+  std::vector<at::Tensor> masters_;
+  std::vector<at::Tensor> first_;
+  std::vector<at::Tensor> second_;
+  std::vector<at::Tensor> steps_;
+};
+
+}  // namespace trireme::train

@@ -1,0 +1,59 @@
+// What a person sees while a job trains.
+#pragma once
+#include <cstdint>
+#include <iosfwd>
+#include <string>
+
+#include "trireme/train/metrics.h"
+
+namespace trireme::train {
+
+enum class ProgressStyle {
+  /// One line that is written again and again, for a terminal.
+  Bar,
+  /// A line every few steps, for files.
+  Lines,
+  None,
+};
+
+/// "bar", "lines", "none", or "auto": a bar if stderr is a terminal.
+ProgressStyle progress_style(const std::string& word, bool terminal);
+
+struct ProgressOptions {
+  ProgressStyle style = ProgressStyle::Lines;
+  /// Steps between two lines.
+  int64_t every = 10;
+  int64_t steps = 1;
+  /// Columns of the terminal.
+  int width = 80;
+};
+
+/// Prints steps as they come, on one rank.
+class Progress {
+ public:
+  Progress(std::ostream& out, const ProgressOptions& options);
+  /// `seconds_left` as far as one can tell.
+  void show(const StepMetrics& metrics, double seconds_left);
+  /// A line of its own, above the bar.
+  void say(const std::string& line);
+  /// Ends the bar's line.
+  void finish();
+
+ private:
+  std::ostream& out_;
+  ProgressOptions options_;
+  bool open_ = false;
+};
+
+/// The bar: "[=====>    ]", `width` columns in all.
+std::string draw_bar(double part, int width);
+/// "step 120/600  loss 2.113  12,345 tokens/s  bubble 8.1 %  210 MiB  1:02 left".
+std::string to_text(const StepMetrics& metrics, int64_t steps, double seconds_left);
+/// "1:02", "2:01:30".
+std::string clock_text(double seconds);
+/// 12345 as "12,345".
+std::string grouped(int64_t number);
+/// "210 MiB", "1.5 GiB".
+std::string bytes_text(int64_t bytes);
+
+}  // namespace trireme::train

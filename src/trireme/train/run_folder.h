@@ -1,0 +1,32 @@
+// The folder of a run, and what lies where in it.
+#pragma once
+#include <filesystem>
+#include <string>
+
+#include "trireme/train/config.h"
+
+namespace trireme::train {
+
+/// RUN/: config.toml, metrics.jsonl, schedule.svg, trace.json, checkpoint/step-N/.
+struct RunFolder {
+  std::filesystem::path path;
+  std::filesystem::path checkpoints;
+
+  std::filesystem::path config() const { return path / "config.toml"; }
+  std::filesystem::path metrics() const { return path / "metrics.jsonl"; }
+  std::filesystem::path picture() const { return path / "schedule.svg"; }
+  std::filesystem::path trace() const { return path / "trace.json"; }
+  std::filesystem::path trace(int64_t step) const;
+};
+
+/// The folder that the config names; if it names none, the next free runs/N, which is
+/// made here, so that two jobs at once get two. Call it once a job.
+std::string choose_run_folder(const Config& config);
+
+/// Makes what is missing. InvalidArgument if that cannot be.
+RunFolder open_run_folder(const Config& config);
+
+/// Writes a file under another name first, so that readers see the whole or nothing.
+void write_file(const std::filesystem::path& path, const std::string& text);
+
+}  // namespace trireme::train

@@ -1,0 +1,32 @@
+// Where a job's tokens come from.
+#pragma once
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "trireme/data/token_file.h"
+#include "trireme/data/tokenizer.h"
+#include "trireme/train/config.h"
+
+namespace trireme::train {
+
+/// The tokens to train on and to evaluate on.
+struct TokenSources {
+  std::shared_ptr<const data::Tokenizer> tokenizer;
+  data::TokenFile training;
+  std::optional<data::TokenFile> held_out;
+};
+
+/// Opens what the config names; without a path the text that comes with the program.
+/// InvalidArgument if a file cannot be opened, or has no window of seq_len tokens.
+TokenSources open_sources(const Config& config);
+
+/// The folder of that text: TRIREME_TEXT, or share/trireme/text beside the program's
+/// own folder. NotSupported if it is not there.
+std::filesystem::path own_text_folder();
+
+/// bytes, or the path of a tokenizer.json.
+std::shared_ptr<const data::Tokenizer> open_tokenizer(const std::string& word);
+
+}  // namespace trireme::train

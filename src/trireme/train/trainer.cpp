@@ -1,0 +1,286 @@
+#include "trireme/train/trainer.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <ostream>
+
+#include <ATen/ATen.h>
+
+#include "trireme/comm/collectives.h"
+#include "trireme/core/error.h"
+#include "trireme/memory/account.h"
+#include "trireme/model/load_weights.h"
+#include "trireme/train/config_file.h"
+#include "trireme/train/estimate.h"
+#include "trireme/train/lr_schedule.h"
+#include "trireme/train/model_source.h"
+#include "trireme/train/progress.h"
+#include "trireme/train/run_folder.h"
+#include "trireme/train/schedule_choice.h"
+#include "trireme/train/share_text.h"
+#include "trireme/train/step_totals.h"
+#include "trireme/train/token_sources.h"
+#include "trireme/train/training_report.h"
+#include "trireme/train/training_state.h"
+
+namespace trireme::train {
+namespace {
+
+double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+/// Everything of one rank's job; one member function a phase.
+class Job {
+ public:
+  Job(const comm::Group& world, const Config& config, const TrainerOptions& options)
+      : world_(world),
+        config_(config),
+        options_(options),
+        folder_(open_run_folder(config)),
+        sources_(open_sources(config)),
+        model_(describe_model(config, sources_.tokenizer->vocab_size())),
+        degrees_(choose_degrees(
+            config.parallelism,
+            world.size(),
+            static_cast<int>(model_.plan.layers.size()))),
+        mesh_(world, {{"dp", degrees_.dp}, {"pp", degrees_.pp}}),
+        loader_(make_loader(sources_.training, config.data.shuffle)) {}
+
+  TrainResult run();
+
+ private:
+  bool leads() const { return world_.rank() == 0; }
+  void say(const std::string& line);
+  data::TokenLoader make_loader(const data::TokenFile& file, bool shuffle) const;
+  void lay_out();
+  void load();
+  void open_output();
+  StepMetrics step();
+  bool evaluates_after(int64_t step) const;
+  std::optional<double> evaluate();
+  bool is_due(int64_t interval) const;
+  void save();
+  void trace(int64_t step);
+  void conclude();
+
+  comm::Group world_;
+  Config config_;
+  TrainerOptions options_;
+  RunFolder folder_;
+  TokenSources sources_;
+  ModelSource model_;
+  Degrees degrees_;
+  comm::Mesh mesh_;
+  data::TokenLoader loader_;
+  std::optional<ScheduleChoice> choice_;
+  std::unique_ptr<Engine> engine_;
+  std::unique_ptr<MetricsFile> metrics_;
+  std::unique_ptr<Progress> progress_;
+  TrainingState state_;
+  int64_t first_step_ = 0;
+  std::chrono::steady_clock::time_point began_;
+  TrainResult result_;
+};
+
+void Job::say(const std::string& line) {
+  if (progress_ != nullptr)
+    progress_->say(line);
+}
+
+data::TokenLoader Job::make_loader(const data::TokenFile& file, bool shuffle) const {
+  return data::TokenLoader(
+      file,
+      {.sequence_length = config_.training.seq_len,
+       .global_batch = config_.training.global_batch_size,
+       .rank = mesh_.coordinate("dp"),
+       .ranks = degrees_.dp,
+       .shuffle = shuffle,
+       .seed = static_cast<uint64_t>(config_.training.seed),
+       .vocab_size = model_.plan.vocab_size,
+       .prefetch = static_cast<int>(config_.data.prefetch)});
+}
+
+void Job::open_output() {
+  if (!leads() || options_.progress == nullptr)
+    return;
+  progress_ = std::make_unique<Progress>(
+      *options_.progress,
+      ProgressOptions{
+          .style = progress_style(config_.metrics.progress, /*terminal=*/false),
+          .every = config_.metrics.log_freq,
+          .steps = config_.training.steps,
+          .width = options_.width});
+}
+
+void Job::lay_out() {
+  const BatchShape batch = choose_batch(config_, degrees_);
+  const auto costs = estimate_layers(model_.plan, config_, batch);
+  const Layout first = first_layout(config_, degrees_, batch, costs);
+  say(text(
+      "model: ", model_.plan.type, ", ", grouped(model_.plan.count_parameters()),
+      " parameters; data: ", sources_.training.describe()));
+  if (is_measured(config_) && degrees_.pp > 1) {
+    choice_ = choose_schedule(mesh_, model_.plan, config_, first, loader_.next());
+    loader_.seek(0);
+  } else {
+    choice_ = ScheduleChoice{.layout = first, .layers = costs, .why = {}};
+  }
+  say(text(
+      "ranks: ", degrees_.ranks(), " (", degrees_.dp, " data parallel x ", degrees_.pp,
+      " pipeline), ", batch.microbatches, " microbatches of ", batch.microbatch_size));
+  say(text(
+      "schedule: ",
+      choice_->why.empty() ? choice_->layout.schedule.name : choice_->why));
+  engine_ = std::make_unique<Engine>(mesh_, model_.plan, choice_->layout, config_);
+}
+
+void Job::load() {
+  if (const auto checkpoint = find_resume(config_, folder_.checkpoints)) {
+    state_ = load_state(*checkpoint, model_.plan, config_, *engine_);
+    say(text("going on after step ", state_.step, " of ", checkpoint->string()));
+  } else if (!model_.weights.empty()) {
+    model::load_weights(
+        engine_->layers(), model_.plan, ckpt::WeightFiles(model_.weights));
+    engine_->optimizer().refresh_masters();
+    say(text("weights: ", model_.weights.string()));
+  }
+  first_step_ = state_.step;
+  loader_.seek(state_.step);
+  if (leads()) {
+    write_file(folder_.config(), to_toml(config_));
+    metrics_ = std::make_unique<MetricsFile>(folder_.metrics(), state_.step);
+  }
+}
+
+StepMetrics Job::step() {
+  auto account = memory::MemoryAccount::process();
+  account.reset_peak();
+  const auto start = std::chrono::steady_clock::now();
+  const double rate =
+      config_.optimizer.lr *
+      lr_factor(config_.lr_scheduler, state_.step, config_.training.steps);
+  const StepOutcome outcome = engine_->step(loader_.next(), rate);
+  const bool stop = options_.should_stop && options_.should_stop();
+  const StepTotals totals = total(
+      world_, degrees_,
+      {.outcome = outcome, .peak_bytes = account.peak(), .has_loss = engine_->has_last(),
+       .stop = stop});
+  ++state_.step;
+  const int64_t tokens = config_.training.global_batch_size * config_.training.seq_len;
+  state_.tokens += tokens;
+  result_.stopped = totals.stop && state_.step < config_.training.steps;
+  return {
+      .step = state_.step,
+      .loss = totals.loss,
+      .grad_norm = outcome.grad_norm,
+      .lr = rate,
+      .tokens = state_.tokens,
+      .tokens_per_s = static_cast<double>(tokens) / seconds_since(start),
+      .bubble = totals.bubble,
+      .peak_bytes = totals.peak_bytes};
+}
+
+std::optional<double> Job::evaluate() {
+  if (!sources_.held_out)
+    return std::nullopt;
+  data::TokenLoader loader = make_loader(*sources_.held_out, /*shuffle=*/false);
+  const int64_t whole =
+      std::max<int64_t>(1, loader.windows() / config_.training.global_batch_size);
+  const int64_t batches = std::min(config_.validation.steps, whole);
+  double sum = 0;
+  for (int64_t i = 0; i < batches; ++i)
+    sum += engine_->evaluate(loader.next());
+  return mean_loss(world_, degrees_, sum / static_cast<double>(batches),
+                   engine_->has_last());
+}
+
+bool Job::is_due(int64_t interval) const {
+  return interval > 0 && state_.step % interval == 0;
+}
+
+void Job::save() {
+  if (!config_.checkpoint.enable)
+    return;
+  result_.checkpoint = save_state(
+                           world_, folder_.checkpoints, state_, model_.plan, config_,
+                           sources_.tokenizer->to_json(), *engine_)
+                           .string();
+}
+
+void Job::trace(int64_t step) {
+  const pipe::StepReport report = engine_->pipeline().report();
+  if (leads())
+    write_file(folder_.trace(step), pipe::to_trace(report));
+}
+
+TrainResult Job::run() {
+  open_output();
+  lay_out();
+  load();
+  const int64_t steps = config_.training.steps;
+  result_.held_out_before = evaluate();
+  if (result_.held_out_before)
+    say(text("held-out loss before: ", rounded(*result_.held_out_before)));
+  began_ = std::chrono::steady_clock::now();
+  int64_t saved = -1;
+  while (state_.step < steps && !result_.stopped) {
+    StepMetrics metrics = step();
+    const bool last = state_.step == steps || result_.stopped;
+    if (last || is_due(config_.validation.freq))
+      metrics.held_out_loss = evaluate();
+    if (metrics_ != nullptr)
+      metrics_->write(metrics);
+    if (progress_ != nullptr)
+      progress_->show(
+          metrics,
+          seconds_since(began_) / static_cast<double>(state_.step - first_step_) *
+              static_cast<double>(steps - state_.step));
+    if (options_.on_step)
+      options_.on_step(metrics);
+    if (is_due(config_.profiling.profile_freq))
+      trace(state_.step);
+    if (last || is_due(config_.checkpoint.interval)) {
+      save();
+      saved = state_.step;
+    }
+    result_.last_loss = metrics.loss;
+    if (metrics.held_out_loss)
+      result_.held_out_after = metrics.held_out_loss;
+  }
+  if (saved < 0 && result_.checkpoint.empty())
+    say("nothing to do: all steps were done before");
+  result_.step = state_.step;
+  conclude();
+  return result_;
+}
+
+void Job::conclude() {
+  if (progress_ != nullptr)
+    progress_->finish();
+  if (state_.step == first_step_)
+    return;
+  const ReportRequest request{
+      .world = world_,
+      .degrees = degrees_,
+      .plan = model_.plan,
+      .choice = *choice_,
+      .folder = folder_,
+      .tokenizer = *sources_.tokenizer,
+      .options = options_};
+  result_.sample = conclude_run(request, *engine_, result_);
+}
+
+}  // namespace
+
+TrainResult train(
+    const comm::Group& world, const Config& config, const TrainerOptions& options) {
+  check_config(config);
+  Config chosen = config;
+  chosen.job.dump_folder = share_text(
+      world, world.rank() == 0 ? choose_run_folder(config) : std::string());
+  return Job(world, chosen, options).run();
+}
+
+}  // namespace trireme::train

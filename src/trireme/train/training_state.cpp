@@ -1,0 +1,162 @@
+#include "trireme/train/training_state.h"
+
+#include <map>
+
+#include <ATen/ATen.h>
+#include <c10/core/GradMode.h>
+#include <nlohmann/json.hpp>
+
+#include "trireme/ckpt/checkpoint.h"
+#include "trireme/core/error.h"
+#include "trireme/core/escape.h"
+#include "trireme/model/load_weights.h"
+#include "trireme/model/registry.h"
+
+namespace trireme::train {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+constexpr const char* kTrainerFile = "trainer.json";
+
+/// What the order of samples and all random numbers follow from.
+Json replay_facts(const Config& config) {
+  return {
+      {"seed", config.training.seed},
+      {"global_batch_size", config.training.global_batch_size},
+      {"seq_len", config.training.seq_len},
+      {"shuffle", config.data.shuffle}};
+}
+
+/// A tied parameter's state has the name that its weight is saved under, so that every
+/// layout finds it.
+class FirstNames {
+ public:
+  explicit FirstNames(const model::ModelPlan& plan) {
+    for (const auto& names : plan.tied)
+      for (const std::string& name : names)
+        first_[name] = names.front();
+  }
+  /// "exp_avg.lm_head.weight" to "exp_avg.transformer.wte.weight".
+  std::string of_state(const std::string& state) const {
+    const size_t dot = state.find('.');
+    const auto found = first_.find(state.substr(dot + 1));
+    return found == first_.end() ? state
+                                 : text(state.substr(0, dot + 1), found->second);
+  }
+
+ private:
+  std::map<std::string, std::string> first_;
+};
+
+/// The states of one stage's parameters.
+NamedTensors states_of(
+    const NamedTensors& states, const pipe::LayerList& layers, const FirstNames& names) {
+  std::map<std::string, bool> mine;
+  for (const auto& [name, tensor] : pipe::parameters(layers))
+    mine[name] = true;
+  NamedTensors all;
+  for (const auto& [name, tensor] : states)
+    if (mine.contains(name.substr(name.find('.') + 1)))
+      all.emplace_back(names.of_state(name), tensor);
+  return all;
+}
+
+[[noreturn]] void refuse(
+    const fs::path& folder, const std::string& wanted, const std::string& got) {
+  throw InvalidArgument(text(
+      "[train] wanted ", wanted, " in the checkpoint ", in_quotes(folder.string()),
+      ", got ", got, "; go on with its own config, or begin anew with "
+      "--checkpoint.resume never and --model.hf_assets_path for its weights"));
+}
+
+TrainingState read_trainer(
+    const fs::path& folder, const std::string& json, const Config& config) {
+  const Json read = Json::parse(json, nullptr, /*allow_exceptions=*/false);
+  const auto whole = [&](const char* key) -> int64_t {
+    if (!read.is_object() || !read.contains(key) || !read[key].is_number_integer() ||
+        read[key].get<int64_t>() < 0)
+      refuse(folder, text("a trainer.json with a number ", key), "none");
+    return read[key].get<int64_t>();
+  };
+  TrainingState state{.step = whole("step"), .tokens = whole("tokens")};
+  const Json facts = replay_facts(config);
+  if (!read.contains("replay") || !read["replay"].is_object())
+    refuse(folder, "a trainer.json with replay", "none");
+  for (const auto& [key, value] : facts.items())
+    if (read["replay"].value(key, Json()) != value)
+      refuse(folder, text(key, " ", value.dump()),
+             read["replay"].value(key, Json()).dump());
+  return state;
+}
+
+}  // namespace
+
+fs::path save_state(
+    const comm::Group& world,
+    const fs::path& root,
+    const TrainingState& state,
+    const model::ModelPlan& plan,
+    const Config& config,
+    const std::string& tokenizer_json,
+    Engine& engine) {
+  const FirstNames names(plan);
+  ckpt::CheckpointContent content;
+  content.stages = engine.layout().stages();
+  if (engine.writes_checkpoints()) {
+    const NamedTensors states = engine.optimizer().state();
+    for (size_t i = 0; i < engine.stages().size(); ++i)
+      content.parts.push_back(
+          {.stage = engine.stages()[i],
+           .weights = model::weights_to_save(engine.layers()[i], plan),
+           .optimizer = states_of(states, engine.layers()[i], names)});
+  }
+  const Json trainer{
+      {"step", state.step}, {"tokens", state.tokens}, {"replay", replay_facts(config)}};
+  content.texts["config.json"] = model::config_for_saving(plan, engine.dtype());
+  content.texts[kTrainerFile] = trainer.dump(2) + "\n";
+  content.texts["tokenizer.json"] = tokenizer_json;
+  return ckpt::save_checkpoint(
+      world, root, state.step, content,
+      {.keep = static_cast<int>(config.checkpoint.keep_latest_k)});
+}
+
+TrainingState load_state(
+    const fs::path& folder,
+    const model::ModelPlan& plan,
+    const Config& config,
+    Engine& engine) {
+  const ckpt::Checkpoint checkpoint(folder);
+  const TrainingState state =
+      read_trainer(folder, checkpoint.text(kTrainerFile), config);
+  model::load_weights(engine.layers(), plan, checkpoint.weights());
+  engine.optimizer().refresh_masters();
+  const FirstNames names(plan);
+  const ckpt::WeightFiles files = checkpoint.optimizer();
+  const at::NoGradGuard no_grad;
+  for (const auto& [name, tensor] : engine.optimizer().state()) {
+    const std::string saved = names.of_state(name);
+    // A job that now computes in lower precision makes masters of the weights.
+    if (!files.has(saved) && name.starts_with("master."))
+      continue;
+    if (!files.has(saved))
+      refuse(folder, text("the optimizer's state ", saved), "none");
+    const at::Tensor read = files.view(saved);
+    if (read.sizes() != tensor.sizes())
+      refuse(folder, text(saved, " of sizes ", tensor.sizes()), text(read.sizes()));
+    at::Tensor(tensor).copy_(read);
+  }
+  return state;
+}
+
+std::optional<fs::path> find_resume(const Config& config, const fs::path& checkpoints) {
+  const std::string& resume = config.checkpoint.resume;
+  if (resume == "never")
+    return std::nullopt;
+  if (resume == "auto")
+    return ckpt::latest_checkpoint(checkpoints);
+  return fs::path(resume);
+}
+
+}  // namespace trireme::train

@@ -1,0 +1,46 @@
+// A job's state as a checkpoint, and back.
+#pragma once
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "trireme/comm/group.h"
+#include "trireme/model/model_plan.h"
+#include "trireme/train/config.h"
+#include "trireme/train/engine.h"
+
+namespace trireme::train {
+
+/// What a job knows beside weights and optimizer states. Random numbers and the order
+/// of samples follow from the seed and the step, so there is nothing else to keep.
+struct TrainingState {
+  /// Steps done.
+  int64_t step = 0;
+  int64_t tokens = 0;
+};
+
+/// Writes ROOT/step-N. Collective over the world.
+std::filesystem::path save_state(
+    const comm::Group& world,
+    const std::filesystem::path& root,
+    const TrainingState& state,
+    const model::ModelPlan& plan,
+    const Config& config,
+    const std::string& tokenizer_json,
+    Engine& engine);
+
+/// Loads a checkpoint into an engine of any layout. InvalidArgument if it belongs to
+/// another model, or if its data would go on elsewhere: another seed, batch, window or
+/// order.
+TrainingState load_state(
+    const std::filesystem::path& folder,
+    const model::ModelPlan& plan,
+    const Config& config,
+    Engine& engine);
+
+/// The checkpoint that checkpoint.resume asks for; none if it is to begin anew.
+std::optional<std::filesystem::path> find_resume(
+    const Config& config, const std::filesystem::path& checkpoints);
+
+}  // namespace trireme::train
