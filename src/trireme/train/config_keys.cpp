@@ -149,7 +149,7 @@ bool in_range(const Key& key, double number) {
 }
 
 // Whether the value has the type of the slot and is within the key's limits.
-bool fits(const Key& key, const Value& value, bool* slot) {
+bool fits(const Key&, const Value& value, bool* slot) {
   const auto* flag = std::get_if<bool>(&value);
   if (flag != nullptr)
     *slot = *flag;

@@ -1,0 +1,51 @@
+#include <functional>
+
+#include <gtest/gtest.h>
+
+#include "trireme/core/error.h"
+#include "trireme/train/config.h"
+
+namespace trireme::train {
+namespace {
+
+std::string error_of(const std::function<void(Config&)>& change) {
+  Config config;
+  change(config);
+  try {
+    check_config(config);
+  } catch (const InvalidArgument& error) {
+    return error.what();
+  }
+  return "nothing was thrown";
+}
+
+TEST(ConfigCheck, DefaultsAreFine) {
+  EXPECT_NO_THROW(check_config({}));
+}
+
+TEST(ConfigCheck, RefusesWhatDoesNotFit) {
+  const std::vector<std::pair<std::function<void(Config&)>, std::string>> cases{
+      {[](Config& c) { c.model.dim = 130; }, "a multiple of model.n_heads, got 130"},
+      {[](Config& c) { c.model.n_kv_heads = 3; }, "a multiple of model.n_kv_heads"},
+      {[](Config& c) {
+         c.parallelism.ranks = 6;
+         c.parallelism.pipeline_parallel_degree = 2;
+         c.parallelism.data_parallel_replicate_degree = 2;
+       },
+       "got 6 and 2 x 2"},
+      {[](Config& c) {
+         c.parallelism.pipeline_parallel_schedule = "1F1B";
+         c.parallelism.pipeline_parallel_schedule_csv = "x.csv";
+       },
+       "wanted one schedule"},
+      {[](Config& c) { c.data.format = "megatron"; }, "wanted data.path"},
+      {[](Config& c) { c.lr_scheduler.warmup_steps = 1 << 20; }, "warmup_steps"},
+      {[](Config& c) { c.training.local_batch_size = 1 << 20; }, "local_batch_size"},
+      {[](Config& c) { c.checkpoint.folder = "/tmp"; }, "a name in the run's folder"},
+  };
+  for (const auto& [change, part] : cases)
+    EXPECT_NE(error_of(change).find(part), std::string::npos) << error_of(change);
+}
+
+}  // namespace
+}  // namespace trireme::train

@@ -1,0 +1,107 @@
+#include "trireme/train/config_keys.h"
+
+#include <set>
+
+#include <gtest/gtest.h>
+
+#include "trireme/core/error.h"
+
+namespace trireme::train {
+namespace {
+
+std::string error_of(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const InvalidArgument& error) {
+    return error.what();
+  }
+  return "nothing was thrown";
+}
+
+TEST(ConfigKeys, EveryKeyHasItsOwnPlaceAndName) {
+  Config config;
+  std::set<const void*> places;
+  std::set<std::string> names;
+  for (const Key& key : config_keys()) {
+    EXPECT_TRUE(names.insert(full_name(key)).second) << full_name(key);
+    const void* place =
+        std::visit([](auto* slot) -> const void* { return slot; }, key.slot(config));
+    EXPECT_TRUE(places.insert(place).second) << full_name(key);
+  }
+}
+
+TEST(ConfigKeys, DefaultsAreWithinTheirOwnLimits) {
+  Config config;
+  for (const Key& key : config_keys()) {
+    const Value value =
+        std::visit([](auto* slot) -> Value { return *slot; }, key.slot(config));
+    EXPECT_NO_THROW(assign(config, key, value, "here")) << full_name(key);
+  }
+}
+
+TEST(ConfigKeys, SetsEachType) {
+  Config config;
+  assign(config, find_key("data", "shuffle", ""), false, "");
+  assign(config, find_key("training", "steps", ""), int64_t{7}, "");
+  assign(config, find_key("optimizer", "lr", ""), 0.5, "");
+  assign(config, find_key("optimizer", "eps", ""), int64_t{1}, "");
+  assign(config, find_key("optimizer", "name", ""), std::string("SGD"), "");
+  assign(config, find_key("data", "path", ""), std::string("one.txt"), "");
+  EXPECT_FALSE(config.data.shuffle);
+  EXPECT_EQ(config.training.steps, 7);
+  EXPECT_EQ(config.optimizer.lr, 0.5);
+  EXPECT_EQ(config.optimizer.eps, 1);
+  EXPECT_EQ(config.optimizer.name, "SGD");
+  EXPECT_EQ(config.data.path, std::vector<std::string>{"one.txt"});
+}
+
+TEST(ConfigKeys, WrongValuesSayWhatWasWanted) {
+  Config config;
+  const auto set = [&](const char* section, const char* name, const Value& value) {
+    return error_of(
+        [&] { assign(config, find_key(section, name, "x"), value, "job.toml:3"); });
+  };
+  EXPECT_EQ(
+      set("training", "steps", int64_t{0}),
+      "[train] job.toml:3: wanted training.steps to be a whole number of at least 1, "
+      "got 0");
+  EXPECT_EQ(
+      set("training", "steps", 1.5),
+      "[train] job.toml:3: wanted training.steps to be a whole number of at least 1, "
+      "got 1.5");
+  EXPECT_EQ(
+      set("optimizer", "name", std::string("Adam")),
+      "[train] job.toml:3: wanted optimizer.name to be one of AdamW, SGD, got "
+      "\"Adam\"");
+  EXPECT_EQ(
+      set("data", "shuffle", std::string("no")),
+      "[train] job.toml:3: wanted data.shuffle to be true or false, got \"no\"");
+  EXPECT_EQ(
+      set("optimizer", "beta1", 2.0),
+      "[train] job.toml:3: wanted optimizer.beta1 to be a number from 0 to 0.999999, "
+      "got 2");
+  EXPECT_NE(set("optimizer", "lr", std::numeric_limits<double>::quiet_NaN())
+                .find("a number of at least 0, got nan"),
+            std::string::npos);
+  EXPECT_NE(set("data", "path", true).find("a list of texts, got true"),
+            std::string::npos);
+}
+
+TEST(ConfigKeys, UnknownKeysNameTheNearest) {
+  const auto find = [](const char* section, const char* name) {
+    return error_of([&] { find_key(section, name, "the command line"); });
+  };
+  EXPECT_EQ(
+      find("training", "step"),
+      "[train] the command line: wanted a key of a training job, got "
+      "\"training.step\"; did you mean training.steps?");
+  EXPECT_NE(find("trainng", "steps").find("did you mean training.steps?"),
+            std::string::npos);
+  EXPECT_NE(find("quux", "zork").find("wanted a section of job, model, data"),
+            std::string::npos);
+  EXPECT_NE(find("validation", "xxxxxxxx").find("validation has freq, steps"),
+            std::string::npos);
+}
+
+}  // namespace
+}  // namespace trireme::train

@@ -1,0 +1,65 @@
+#include "trireme/train/run_folder.h"
+
+#include <fstream>
+#include <iterator>
+
+#include <gtest/gtest.h>
+
+#include "trireme/core/error.h"
+#include "trireme/testing/scratch_folder.h"
+
+namespace trireme::train {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Goes to another folder while it lives.
+class Inside {
+ public:
+  explicit Inside(const fs::path& folder) : before_(fs::current_path()) {
+    fs::current_path(folder);
+  }
+  ~Inside() { fs::current_path(before_); }
+
+ private:
+  fs::path before_;
+};
+
+TEST(RunFolder, TakesTheNextFreeNumber) {
+  const testing::ScratchFolder folder;
+  const Inside inside(folder.path());
+  EXPECT_EQ(choose_run_folder({}), "runs/1");
+  EXPECT_EQ(choose_run_folder({}), "runs/2");
+  fs::create_directory("runs/3");
+  EXPECT_EQ(choose_run_folder({}), "runs/4");
+  Config named;
+  named.job.dump_folder = "elsewhere";
+  EXPECT_EQ(choose_run_folder(named), "elsewhere");
+}
+
+TEST(RunFolder, MakesWhatIsMissing) {
+  const testing::ScratchFolder folder;
+  Config config;
+  config.job.dump_folder = (folder.path() / "a" / "b").string();
+  const RunFolder run = open_run_folder(config);
+  EXPECT_TRUE(fs::is_directory(run.path));
+  EXPECT_EQ(run.checkpoints, run.path / "checkpoint");
+  EXPECT_EQ(run.trace(7).filename(), "trace-7.json");
+  std::ofstream(folder.path() / "file") << "x";
+  config.job.dump_folder = (folder.path() / "file" / "b").string();
+  EXPECT_THROW(open_run_folder(config), InvalidArgument);
+}
+
+TEST(RunFolder, WritesTheWholeOrNothing) {
+  const testing::ScratchFolder folder;
+  const fs::path path = folder.path() / "x";
+  write_file(path, "one");
+  write_file(path, "two");
+  std::ifstream in(path);
+  EXPECT_EQ(std::string(std::istreambuf_iterator<char>(in), {}), "two");
+  EXPECT_FALSE(fs::exists(folder.path() / "x.tmp"));
+  EXPECT_THROW(write_file(folder.path() / "no" / "x", "one"), InvalidArgument);
+}
+
+}  // namespace
+}  // namespace trireme::train
