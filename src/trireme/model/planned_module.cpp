@@ -1,0 +1,55 @@
+#include "trireme/model/planned_module.h"
+
+#include <c10/core/GradMode.h>
+
+#include "trireme/autograd/checkpoint.h"
+#include "trireme/core/error.h"
+#include "trireme/model/shared_parameters.h"
+
+namespace trireme::model {
+
+PlannedModule::PlannedModule(
+    const Parts& parts, const BuildOptions& options, SharedParameters& shared) {
+  const std::string prefix = text(parts.layer, ".");
+  for (const ParameterPlan& plan : parts.parameters) {
+    TRIREME_ASSERT(plan.name.starts_with(prefix));
+    add(plan.name.substr(prefix.size()), shared.make(plan, options));
+  }
+}
+
+void PlannedModule::add(const std::string& path, const at::Tensor& value) {
+  torch::nn::Module* at = this;
+  size_t begin = 0;
+  for (size_t dot; (dot = path.find('.', begin)) != std::string::npos;
+       begin = dot + 1) {
+    const std::string child = path.substr(begin, dot - begin);
+    // named_children() copies; but this is while building only.
+    const auto children = at->named_children();
+    if (const auto* found = children.find(child); found != nullptr)
+      at = found->get();
+    else
+      at = at->register_module(child, std::make_shared<torch::nn::Module>()).get();
+  }
+  at->register_parameter(path.substr(begin), value);
+}
+
+at::Tensor PlannedModule::parameter(const std::string& name) const {
+  const auto all = named_parameters();
+  const at::Tensor* found = all.find(name);
+  return found == nullptr ? at::Tensor() : *found;
+}
+
+pipe::Layer checkpointed_layer(
+    std::string name,
+    pipe::TensorFunction forward,
+    std::shared_ptr<torch::nn::Module> module,
+    bool checkpoint) {
+  if (checkpoint)
+    forward = [forward = std::move(forward)](const at::Tensor& x) {
+      return c10::GradMode::is_enabled() ? autograd::checkpoint(forward, x)
+                                         : forward(x);
+    };
+  return pipe::layer(std::move(name), std::move(forward), std::move(module));
+}
+
+}  // namespace trireme::model
