@@ -8,13 +8,13 @@ namespace {
 
 constexpr uint64_t kStep = 0x9E3779B97F4A7C15;
 
+}  // namespace
+
 uint64_t mix(uint64_t x) {
   x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9;
   x = (x ^ (x >> 27)) * 0x94D049BB133111EB;
   return x ^ (x >> 31);
 }
-
-}  // namespace
 
 // The seed is mixed before the stream is added: else seed 1 of stream 2 would be seed 2
 // of stream 1.
