@@ -255,12 +255,9 @@ LayerPlan plan_block(const Gpt2Config& config, int64_t index) {
   plan.output_elements_per_token = static_cast<double>(width);
   plan.build = [config, index, parts = Parts{plan.name, all}](
                    const BuildOptions& options, SharedParameters& shared) {
-    const auto block = std::make_shared<Block>(config, index, parts, options, shared);
-    return checkpointed_layer(
-        parts.layer,
-        [block](const at::Tensor& x) { return block->forward(x); },
-        block,
-        options.checkpoint);
+    pipe::Layer layer = pipe::layer(
+        parts.layer, std::make_shared<Block>(config, index, parts, options, shared));
+    return options.checkpoint ? checkpointed(std::move(layer)) : layer;
   };
   return plan;
 }

@@ -1,5 +1,6 @@
 #include "trireme/model/llama.h"
 
+#include <cmath>
 #include <tuple>
 
 #include <ATen/ops/linalg_vecdot.h>
@@ -221,12 +222,9 @@ LayerPlan plan_block(
   plan.output_elements_per_token = static_cast<double>(width);
   plan.build = [config, rope, parts = Parts{plan.name, plan.parameters}](
                    const BuildOptions& options, SharedParameters& shared) {
-    const auto block = std::make_shared<Block>(config, rope, parts, options, shared);
-    return checkpointed_layer(
-        parts.layer,
-        [block](const at::Tensor& x) { return block->forward(x); },
-        block,
-        options.checkpoint);
+    pipe::Layer layer = pipe::layer(
+        parts.layer, std::make_shared<Block>(config, rope, parts, options, shared));
+    return options.checkpoint ? checkpointed(std::move(layer)) : layer;
   };
   return plan;
 }

@@ -39,17 +39,12 @@ at::Tensor PlannedModule::parameter(const std::string& name) const {
   return found == nullptr ? at::Tensor() : *found;
 }
 
-pipe::Layer checkpointed_layer(
-    std::string name,
-    pipe::TensorFunction forward,
-    std::shared_ptr<torch::nn::Module> module,
-    bool checkpoint) {
-  if (checkpoint)
-    forward = [forward = std::move(forward)](const at::Tensor& x) {
-      return c10::GradMode::is_enabled() ? autograd::checkpoint(forward, x)
-                                         : forward(x);
-    };
-  return pipe::layer(std::move(name), std::move(forward), std::move(module));
+pipe::Layer checkpointed(pipe::Layer layer) {
+  layer.forward = [forward = std::move(layer.forward)](const pipe::Tensors& inputs) {
+    return c10::GradMode::is_enabled() ? autograd::checkpoint(forward, inputs)
+                                       : forward(inputs);
+  };
+  return layer;
 }
 
 }  // namespace trireme::model

@@ -37,12 +37,7 @@ class PlannedModule : public torch::nn::Module {
   void add(const std::string& path, const at::Tensor& value);
 };
 
-/// The layer of a module with forward(Tensor), computed again in backward if
-/// `checkpoint`.
-pipe::Layer checkpointed_layer(
-    std::string name,
-    pipe::TensorFunction forward,
-    std::shared_ptr<torch::nn::Module> module,
-    bool checkpoint);
+/// The layer, computed again in backward.
+pipe::Layer checkpointed(pipe::Layer layer);
 
 }  // namespace trireme::model
