@@ -13,10 +13,10 @@
 #include "trireme/core/error.h"
 #include "trireme/core/escape.h"
 #include "trireme/core/parse_number.h"
-#include "trireme/data/load_tokenizer.h"
+#include "trireme/data/tokenizer.h"
 #include "trireme/data/utf8.h"
 #include "trireme/model/build_stages.h"
-#include "trireme/model/load_weights.h"
+#include "trireme/model/weights.h"
 #include "trireme/model/registry.h"
 #include "trireme/sched/partition.h"
 #include "trireme/sched/schedule.h"
@@ -116,7 +116,7 @@ train::Generated run_rank(
       .rank_of_stage =
           sched::map_stages(sched::StageMap::Loop, world.size(), world.size()),
       .decoders = {}};
-  stages.decoders.emplace_back(layers.front());
+  stages.decoders.push_back(std::make_unique<model::Decoder>(layers.front()));
   const auto ends = [&](const std::vector<int64_t>& news) {
     if (request.tokenizer == nullptr)
       return false;

@@ -87,7 +87,7 @@ class Chain {
         continue;
       if (stage > 0 && owners[stage - 1] != group_.rank())
         x = channel(stage - 1).receive().tensors.at(0).value();
-      x = stages_.decoders[mine++].step(x);
+      x = stages_.decoders[mine++]->step(x);
       if (stage + 1 < owners.size() && owners[stage + 1] != group_.rank())
         channel(stage).send({.tensors = {x}});
     }
@@ -155,8 +155,8 @@ Generated generate(
   Generated made{.ids = prompt, .new_ids = {}, .logprobs = {}};
   data::SplitMix random(options.seed);
   Chain chain(group, stages);
-  for (model::Decoder& decoder : stages.decoders)
-    decoder.reset();
+  for (const auto& decoder : stages.decoders)
+    decoder->reset();
   const int last = stages.rank_of_stage.back();
   at::Tensor ids = at::tensor(prompt, at::kLong).unsqueeze(0);
   for (int64_t i = 0; i < options.max_new_tokens; ++i) {

@@ -49,7 +49,7 @@ struct Generated {
 struct StageDecoders {
   std::vector<int> rank_of_stage;
   /// Of this rank's stages, ascending.
-  std::vector<model::Decoder> decoders;
+  std::vector<std::unique_ptr<model::Decoder>> decoders;
 };
 
 /// Draws tokens until there are enough, `stop` says so, or the model's positions are at

@@ -10,7 +10,7 @@
 #include "trireme/comm/collectives.h"
 #include "trireme/core/error.h"
 #include "trireme/memory/account.h"
-#include "trireme/model/load_weights.h"
+#include "trireme/model/weights.h"
 #include "trireme/train/config_file.h"
 #include "trireme/train/estimate.h"
 #include "trireme/train/lr_schedule.h"

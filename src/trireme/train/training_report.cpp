@@ -24,12 +24,10 @@ std::string take_sample(const ReportRequest& request, Engine& engine) {
   StageDecoders stages{.rank_of_stage = engine.layout().schedule.rank_of_stage,
                        .decoders = {}};
   for (const pipe::LayerList& layers : engine.layers())
-    stages.decoders.emplace_back(layers);
-  engine.pipeline().train(false);
+    stages.decoders.push_back(std::make_unique<model::Decoder>(layers));
   const Generated made = generate(
       engine.pipeline().group(), stages, request.tokenizer.encode(kPrompt),
       {.max_new_tokens = 300}, request.plan.max_positions);
-  engine.pipeline().train(true);
   return data::as_utf8(request.tokenizer.decode(made.ids));
 }
 

@@ -9,7 +9,7 @@
 #include "trireme/ckpt/checkpoint.h"
 #include "trireme/core/error.h"
 #include "trireme/core/escape.h"
-#include "trireme/model/load_weights.h"
+#include "trireme/model/weights.h"
 #include "trireme/model/registry.h"
 
 namespace trireme::train {
