@@ -24,6 +24,14 @@ namespace {
 constexpr int kWrongUsage = 2;
 constexpr int kStopped = 75;
 
+// The parser does not know the keys.
+class TrainFormatter : public CLI::Formatter {
+ public:
+  std::string make_usage(const CLI::App*, std::string) const override {
+    return "Usage: trireme train [CONFIG.toml] [--section.key VALUE ...] [OPTIONS]\n";
+  }
+};
+
 struct TrainArguments {
   bool print_config = false;
   bool dry_run = false;
@@ -112,7 +120,7 @@ void add_train(CLI::App& app, int& exit_code) {
       "train", "Train a language model: pipeline and data parallel, on this machine");
   auto arguments = std::make_shared<TrainArguments>();
   sub->allow_extras();
-  sub->usage("Usage: trireme train [CONFIG.toml] [--section.key VALUE …] [OPTIONS]");
+  sub->formatter(std::make_shared<TrainFormatter>());
   sub->add_flag("--print-config", arguments->print_config, "Print all keys and values");
   sub->add_flag(
       "--dry-run", arguments->dry_run,

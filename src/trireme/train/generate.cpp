@@ -86,7 +86,7 @@ class Chain {
       if (owners[stage] != group_.rank())
         continue;
       if (stage > 0 && owners[stage - 1] != group_.rank())
-        x = channel(stage - 1).receive().tensors.at(0).value();
+        x = channel(stage - 1).receive().tensors.at(0);
       x = stages_.decoders[mine++]->step(x);
       if (stage + 1 < owners.size() && owners[stage + 1] != group_.rank())
         channel(stage).send({.tensors = {x}});
