@@ -35,10 +35,9 @@ std::string draw_bar(double part, int width) {
   const int inside = std::max(1, width - 2);
   const int full =
       static_cast<int>(std::clamp(part, 0.0, 1.0) * static_cast<double>(inside));
-  std::string bar(static_cast<size_t>(full), '=');
-  if (full < inside)
-    bar += '>';
-  bar.resize(static_cast<size_t>(inside), ' ');
+  std::string bar;
+  for (int i = 0; i < inside; ++i)
+    bar += i < full ? '=' : i == full ? '>' : ' ';
   return text("[", bar, "]");
 }
 
@@ -54,13 +53,15 @@ std::string clock_text(double seconds) {
 }
 
 std::string grouped(int64_t number) {
-  std::string digits = std::to_string(number);
+  const std::string digits = std::to_string(number);
   const size_t sign = number < 0 ? 1 : 0;
-  for (size_t at = digits.size(); at > sign + 3;) {
-    at -= 3;
-    digits.insert(at, ",");
+  std::string out;
+  for (size_t i = 0; i < digits.size(); ++i) {
+    if (i > sign && (digits.size() - i) % 3 == 0)
+      out += ',';
+    out += digits[i];
   }
-  return digits;
+  return out;
 }
 
 std::string bytes_text(int64_t bytes) {

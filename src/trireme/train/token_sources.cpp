@@ -45,7 +45,8 @@ void check_length(const data::TokenFile& file, int64_t seq_len) {
 }  // namespace
 
 fs::path own_text_folder() {
-  const auto named = Environment::of_process().get("TRIREME_TEXT");
+  const Environment env = Environment::of_process();
+  const auto named = env.find("TRIREME_TEXT");
   std::error_code error;
   const fs::path folder =
       named ? fs::path(*named)
