@@ -192,10 +192,10 @@ TemporaryFolder::~TemporaryFolder() {
     remove_folder(path_);
 }
 
-void TemporaryFolder::publish() {
+void TemporaryFolder::publish(Replace how) {
   const fs::path target = root_ / step_name(step_);
   if (is_real_folder(target))
-    replace(target);
+    replace(target, how);
   else if (::rename(path_.c_str(), target.c_str()) != 0)
     fail("give its name to", target, errno_text(errno));
   else
@@ -205,12 +205,14 @@ void TemporaryFolder::publish() {
 
 // After an exchange the former checkpoint lies under our temporary name, and goes with
 // this object.
-void TemporaryFolder::replace(const fs::path& target) {
-  if (::renameat2(AT_FDCWD, path_.c_str(), AT_FDCWD, target.c_str(), RENAME_EXCHANGE) ==
-      0)
-    return;
-  if (errno != EINVAL && errno != ENOSYS)
-    fail("replace", target, errno_text(errno));
+void TemporaryFolder::replace(const fs::path& target, Replace how) {
+  if (how == Replace::Exchange) {
+    const int here = AT_FDCWD;
+    if (::renameat2(here, path_.c_str(), here, target.c_str(), RENAME_EXCHANGE) == 0)
+      return;
+    if (errno != EINVAL && errno != ENOSYS)
+      fail("replace", target, errno_text(errno));
+  }
   const FolderLock lock(target);  // held, nobody brings it back before we are done
   const fs::path aside = root_ / hidden_name(step_, kAside);
   if (::rename(target.c_str(), aside.c_str()) != 0)

@@ -31,6 +31,10 @@ class FolderLock {
   State state_ = State::Unknown;
 };
 
+/// How a folder takes the place of another: at once, or, where the filesystem cannot do
+/// that, the other one first steps aside.
+enum class Replace { Exchange, PutAside };
+
 /// A fresh folder ROOT/.step-N.tmp-ID. It goes when this object goes, unless it was
 /// published.
 class TemporaryFolder {
@@ -47,10 +51,10 @@ class TemporaryFolder {
   /// Gives it the name step-N, at once. A checkpoint of that name is exchanged for it
   /// and removed; where the filesystem cannot exchange, it is first put aside as
   /// .step-N.old-ID, from where remove_leftovers() brings it back if we die between.
-  void publish();
+  void publish(Replace how = Replace::Exchange);
 
  private:
-  void replace(const std::filesystem::path& target);
+  void replace(const std::filesystem::path& target, Replace how);
 
   std::filesystem::path root_;
   int64_t step_;
