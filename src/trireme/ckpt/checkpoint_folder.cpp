@@ -5,7 +5,6 @@
 #include <cstdio>
 #include <fcntl.h>
 #include <random>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <utility>
@@ -132,30 +131,6 @@ std::optional<int64_t> parse_step_name(std::string_view name) {
     return std::nullopt;
   return step;
 }
-
-FolderLock::FolderLock(const fs::path& folder) {
-  fd_ = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-  if (fd_ < 0)
-    return;
-  if (::flock(fd_, LOCK_EX | LOCK_NB) != 0) {
-    state_ = errno == EWOULDBLOCK ? State::Busy : State::Unknown;
-    return;
-  }
-  // Whoever had the lock before may have removed the folder.
-  struct stat here {};
-  struct stat there {};
-  const bool same = ::fstat(fd_, &here) == 0 && ::lstat(folder.c_str(), &there) == 0 &&
-                    here.st_ino == there.st_ino && here.st_dev == there.st_dev;
-  state_ = same ? State::Held : State::Busy;
-}
-
-FolderLock::~FolderLock() {
-  if (fd_ >= 0)
-    ::close(fd_);
-}
-
-FolderLock::FolderLock(FolderLock&& other) noexcept
-    : fd_(std::exchange(other.fd_, -1)), state_(other.state_) {}
 
 TemporaryFolder::TemporaryFolder(const fs::path& root, int64_t step)
     : root_(root), step_(step) {

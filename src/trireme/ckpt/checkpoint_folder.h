@@ -8,28 +8,14 @@
 #include <string_view>
 #include <vector>
 
+#include "trireme/ckpt/folder_lock.h"
+
 namespace trireme::ckpt {
 
 /// "step-N".
 std::string step_name(int64_t step);
 /// The N of exactly that; nothing for other names ("step-07", "step-1.bak").
 std::optional<int64_t> parse_step_name(std::string_view name);
-
-/// The mark of a folder that is being used. It goes with the process, however that
-/// ends. On filesystems without locks nobody can tell.
-class FolderLock {
- public:
-  enum class State { Held, Busy, Unknown };
-  explicit FolderLock(const std::filesystem::path& folder);
-  ~FolderLock();
-  FolderLock(FolderLock&& other) noexcept;
-  FolderLock& operator=(FolderLock&&) = delete;
-  State state() const { return state_; }
-
- private:
-  int fd_ = -1;
-  State state_ = State::Unknown;
-};
 
 /// How a folder takes the place of another: at once, or, where the filesystem cannot do
 /// that, the other one first steps aside.
