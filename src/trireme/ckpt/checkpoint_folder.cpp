@@ -5,7 +5,6 @@
 #include <cstdio>
 #include <fcntl.h>
 #include <random>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <utility>
@@ -133,30 +132,6 @@ std::optional<int64_t> parse_step_name(std::string_view name) {
   return step;
 }
 
-FolderLock::FolderLock(const fs::path& folder) {
-  fd_ = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-  if (fd_ < 0)
-    return;
-  if (::flock(fd_, LOCK_EX | LOCK_NB) != 0) {
-    state_ = errno == EWOULDBLOCK ? State::Busy : State::Unknown;
-    return;
-  }
-  // Whoever had the lock before may have removed the folder.
-  struct stat here {};
-  struct stat there {};
-  const bool same = ::fstat(fd_, &here) == 0 && ::lstat(folder.c_str(), &there) == 0 &&
-                    here.st_ino == there.st_ino && here.st_dev == there.st_dev;
-  state_ = same ? State::Held : State::Busy;
-}
-
-FolderLock::~FolderLock() {
-  if (fd_ >= 0)
-    ::close(fd_);
-}
-
-FolderLock::FolderLock(FolderLock&& other) noexcept
-    : fd_(std::exchange(other.fd_, -1)), state_(other.state_) {}
-
 TemporaryFolder::TemporaryFolder(const fs::path& root, int64_t step)
     : root_(root), step_(step) {
   std::error_code error;
@@ -192,10 +167,10 @@ TemporaryFolder::~TemporaryFolder() {
     remove_folder(path_);
 }
 
-void TemporaryFolder::publish() {
+void TemporaryFolder::publish(Replace how) {
   const fs::path target = root_ / step_name(step_);
   if (is_real_folder(target))
-    replace(target);
+    replace(target, how);
   else if (::rename(path_.c_str(), target.c_str()) != 0)
     fail("give its name to", target, errno_text(errno));
   else
@@ -205,12 +180,14 @@ void TemporaryFolder::publish() {
 
 // After an exchange the former checkpoint lies under our temporary name, and goes with
 // this object.
-void TemporaryFolder::replace(const fs::path& target) {
-  if (::renameat2(AT_FDCWD, path_.c_str(), AT_FDCWD, target.c_str(), RENAME_EXCHANGE) ==
-      0)
-    return;
-  if (errno != EINVAL && errno != ENOSYS)
-    fail("replace", target, errno_text(errno));
+void TemporaryFolder::replace(const fs::path& target, Replace how) {
+  if (how == Replace::Exchange) {
+    const int here = AT_FDCWD;
+    if (::renameat2(here, path_.c_str(), here, target.c_str(), RENAME_EXCHANGE) == 0)
+      return;
+    if (errno != EINVAL && errno != ENOSYS)
+      fail("replace", target, errno_text(errno));
+  }
   const FolderLock lock(target);  // held, nobody brings it back before we are done
   const fs::path aside = root_ / hidden_name(step_, kAside);
   if (::rename(target.c_str(), aside.c_str()) != 0)

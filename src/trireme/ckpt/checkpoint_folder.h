@@ -8,6 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include "trireme/ckpt/folder_lock.h"
+
 namespace trireme::ckpt {
 
 /// "step-N".
@@ -15,21 +17,9 @@ std::string step_name(int64_t step);
 /// The N of exactly that; nothing for other names ("step-07", "step-1.bak").
 std::optional<int64_t> parse_step_name(std::string_view name);
 
-/// The mark of a folder that is being used. It goes with the process, however that
-/// ends. On filesystems without locks nobody can tell.
-class FolderLock {
- public:
-  enum class State { Held, Busy, Unknown };
-  explicit FolderLock(const std::filesystem::path& folder);
-  ~FolderLock();
-  FolderLock(FolderLock&& other) noexcept;
-  FolderLock& operator=(FolderLock&&) = delete;
-  State state() const { return state_; }
-
- private:
-  int fd_ = -1;
-  State state_ = State::Unknown;
-};
+/// How a folder takes the place of another: at once, or, where the filesystem cannot do
+/// that, the other one first steps aside.
+enum class Replace { Exchange, PutAside };
 
 /// A fresh folder ROOT/.step-N.tmp-ID. It goes when this object goes, unless it was
 /// published.
@@ -47,10 +37,10 @@ class TemporaryFolder {
   /// Gives it the name step-N, at once. A checkpoint of that name is exchanged for it
   /// and removed; where the filesystem cannot exchange, it is first put aside as
   /// .step-N.old-ID, from where remove_leftovers() brings it back if we die between.
-  void publish();
+  void publish(Replace how = Replace::Exchange);
 
  private:
-  void replace(const std::filesystem::path& target);
+  void replace(const std::filesystem::path& target, Replace how);
 
   std::filesystem::path root_;
   int64_t step_;

@@ -119,6 +119,21 @@ Manifest gather_files(
   return manifest;
 }
 
+CheckpointPlan agree_on_plan(
+    const comm::Group& group,
+    int64_t step,
+    const CheckpointContent& content,
+    const SaveOptions& options) {
+  std::vector<RankOutline> outlines;
+  for (const std::string& outline : agree(group, options.timeout, [&] {
+         if (group.rank() == 0)
+           must_be_possible(step, content, options);
+         return write_outline(outline_of(step, content));
+       }))
+    outlines.push_back(parse_outline(outline));
+  return plan_checkpoint(outlines);
+}
+
 }  // namespace
 
 fs::path save_checkpoint(
@@ -128,15 +143,7 @@ fs::path save_checkpoint(
     const CheckpointContent& content,
     const SaveOptions& options) {
   const bool first = group.rank() == 0;
-  std::vector<RankOutline> outlines;
-  for (const std::string& outline : agree(group, options.timeout, [&] {
-         if (first)
-           must_be_possible(step, content, options);
-         return write_outline(outline_of(step, content));
-       }))
-    outlines.push_back(parse_outline(outline));
-  const CheckpointPlan plan = plan_checkpoint(outlines);
-
+  const CheckpointPlan plan = agree_on_plan(group, step, content, options);
   std::unique_ptr<TemporaryFolder>
       temporary;  // on rank 0; goes with whatever is thrown
   const auto names = agree(group, options.timeout, [&]() -> std::string {
