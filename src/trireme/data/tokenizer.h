@@ -51,4 +51,13 @@ class Tokenizer {
 /// Each byte is a token, 256 in all: any text, and any bytes, without training.
 std::shared_ptr<const Tokenizer> byte_tokenizer();
 
+/// The byte-level BPE tokenizer of a tokenizer.json of Hugging Face, or of a model's
+/// folder that has one. Gives the tokens that the `tokenizers` package gives.
+/// InvalidArgument if the file is damaged; NotSupported, with the field and its value,
+/// if it asks for what is not there (docs/data.md has what is).
+std::shared_ptr<const Tokenizer> load_tokenizer(const std::filesystem::path& path);
+/// The same from the content of a file; `file` is for messages.
+std::shared_ptr<const Tokenizer> parse_tokenizer(
+    std::string_view json, const std::string& file);
+
 }  // namespace trireme::data

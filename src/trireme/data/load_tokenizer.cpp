@@ -1,0 +1,20 @@
+#include "trireme/data/bpe_tokenizer.h"
+#include "trireme/data/mapped_file.h"
+#include "trireme/data/tokenizer.h"
+#include "trireme/data/tokenizer_spec.h"
+
+namespace trireme::data {
+
+std::shared_ptr<const Tokenizer> parse_tokenizer(
+    std::string_view json, const std::string& file) {
+  return make_bpe_tokenizer(parse_tokenizer_spec(json, file), std::string(json), file);
+}
+
+std::shared_ptr<const Tokenizer> load_tokenizer(const std::filesystem::path& path) {
+  std::error_code ignored;
+  const std::filesystem::path file =
+      std::filesystem::is_directory(path, ignored) ? path / "tokenizer.json" : path;
+  return parse_tokenizer(MappedFile(file).text(), file.string());
+}
+
+}  // namespace trireme::data
