@@ -111,6 +111,13 @@ uint64_t write_durably(const std::filesystem::path& path, std::string_view bytes
   return file.bytes();
 }
 
+bool is_plain_file_name(std::string_view name) {
+  constexpr std::string_view kForbidden("/\0", 2);
+  return !name.empty() && name != "." &&
+         name.find_first_of(kForbidden) == std::string_view::npos &&
+         name.find("..") == std::string_view::npos;
+}
+
 void sync_folder(const std::filesystem::path& folder) {
   const int fd = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (fd < 0)

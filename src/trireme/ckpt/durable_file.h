@@ -40,6 +40,9 @@ class DurableFile {
 /// Writes a small file in one go; returns its size.
 uint64_t write_durably(const std::filesystem::path& path, std::string_view bytes);
 
+/// Whether a name stays in its folder: not empty, no slash, no "..".
+bool is_plain_file_name(std::string_view name);
+
 /// Brings the names in a folder to the disk. What a filesystem cannot sync is left to
 /// it.
 void sync_folder(const std::filesystem::path& folder);

@@ -13,11 +13,6 @@ namespace {
 // The largest published models have an index of a few megabytes.
 constexpr uint64_t kMostIndexBytes = uint64_t{256} << 20;
 
-bool is_plain_name(const std::string& name) {
-  return !name.empty() && name.find('/') == std::string::npos &&
-         name.find("..") == std::string::npos && name.find('\0') == std::string::npos;
-}
-
 [[noreturn]] void refuse_folder(
     const std::filesystem::path& folder, const std::string& stem) {
   std::error_code ignored;
@@ -136,7 +131,7 @@ WeightIndex parse_weight_index(std::string_view json, const std::string& file) {
   if (!map.is_object())
     refuse(where, "\"weight_map\" to be an object", shown(map));
   for (const auto& [name, value] : map.items()) {
-    if (!value.is_string() || !is_plain_name(value.get<std::string>()))
+    if (!value.is_string() || !is_plain_file_name(value.get_ref<const std::string&>()))
       refuse(
           where,
           text("the tensor ", in_quotes(name), " to lie in a file of this folder"),
