@@ -26,8 +26,8 @@ struct LayerCache {
 class CachedLayer {
  public:
   virtual ~CachedLayer() = default;
-  /// What forward() would give for these positions [n, t, …] if it had seen those in the
-  /// cache before. A layer that needs to know where it is adds t to cache.length.
+  /// What forward() would give for these positions [n, t, …] if it had seen those in
+  /// the cache before. A layer that needs to know where it is adds t to cache.length.
   virtual at::Tensor decode(const at::Tensor& x, LayerCache& cache) = 0;
 };
 
