@@ -39,7 +39,6 @@ TEST(ConfigCheck, RefusesWhatDoesNotFit) {
        },
        "wanted one schedule"},
       {[](Config& c) { c.data.format = "megatron"; }, "wanted data.path"},
-      {[](Config& c) { c.lr_scheduler.warmup_steps = 1 << 20; }, "warmup_steps"},
       {[](Config& c) { c.training.local_batch_size = 1 << 20; }, "local_batch_size"},
       {[](Config& c) { c.checkpoint.folder = "/tmp"; }, "a name in the run's folder"},
   };

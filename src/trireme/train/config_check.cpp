@@ -60,10 +60,6 @@ void check_config(const Config& config) {
   check_data(config.data);
   check_parallelism(config.parallelism);
   need(
-      config.lr_scheduler.warmup_steps <= config.training.steps,
-      text("wanted lr_scheduler.warmup_steps to be at most training.steps, got ",
-           config.lr_scheduler.warmup_steps, " and ", config.training.steps));
-  need(
       config.training.local_batch_size <= config.training.global_batch_size,
       text("wanted training.local_batch_size to be at most global_batch_size, got ",
            config.training.local_batch_size, " and ",

@@ -14,6 +14,9 @@
 namespace trireme::train {
 namespace {
 
+// The pipeline's own channels on the same group count from 0.
+constexpr int kFirstTag = 1 << 20;
+
 /// The probabilities of all tokens, with those that the options rule out at 0; sorted,
 /// the likeliest first.
 struct Candidates {
@@ -75,7 +78,7 @@ class Chain {
                 group_,
                 {.from = owners[i],
                  .to = owners[i + 1],
-                 .tag = static_cast<int>(i)}));
+                 .tag = kFirstTag + static_cast<int>(i)}));
   }
 
   at::Tensor run(const at::Tensor& ids) {
