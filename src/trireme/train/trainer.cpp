@@ -62,7 +62,7 @@ class Job {
   std::optional<double> evaluate();
   bool is_due(int64_t interval) const;
   void save();
-  void trace(int64_t step);
+  void trace(bool last);
   void conclude();
 
   comm::Group world_;
@@ -79,6 +79,7 @@ class Job {
   std::unique_ptr<MetricsFile> metrics_;
   std::unique_ptr<Progress> progress_;
   TrainingState state_;
+  pipe::StepReport last_step_;
   int64_t first_step_ = 0;
   std::chrono::steady_clock::time_point began_;
   TrainResult result_;
@@ -209,10 +210,17 @@ void Job::save() {
                            .string();
 }
 
-void Job::trace(int64_t step) {
-  const pipe::StepReport report = engine_->pipeline().report();
-  if (leads())
-    write_file(folder_.trace(step), pipe::to_trace(report));
+void Job::trace(bool last) {
+  // Costs that were only counted have no seconds to predict with.
+  const bool measured = !choice_->why.empty();
+  last_step_ = engine_->pipeline().report(
+      measured ? std::optional(costs_of(*choice_)) : std::nullopt);
+  if (!leads())
+    return;
+  if (!last)
+    write_file(folder_.trace(state_.step), pipe::to_trace(last_step_));
+  else
+    write_pictures(folder_, last_step_);
 }
 
 TrainResult Job::run() {
@@ -228,6 +236,9 @@ TrainResult Job::run() {
   while (state_.step < steps && !result_.stopped) {
     StepMetrics metrics = step();
     const bool last = state_.step == steps || result_.stopped;
+    // Before an evaluation, which would be the pipeline's last step then.
+    if (last || is_due(config_.profiling.profile_freq))
+      trace(last);
     if (last || is_due(config_.validation.freq))
       metrics.held_out_loss = evaluate();
     if (metrics_ != nullptr)
@@ -239,8 +250,6 @@ TrainResult Job::run() {
               static_cast<double>(steps - state_.step));
     if (options_.on_step)
       options_.on_step(metrics);
-    if (is_due(config_.profiling.profile_freq))
-      trace(state_.step);
     if (last || is_due(config_.checkpoint.interval)) {
       save();
       saved = state_.step;
@@ -263,9 +272,8 @@ void Job::conclude() {
     return;
   const ReportRequest request{
       .world = world_,
-      .degrees = degrees_,
       .plan = model_.plan,
-      .choice = *choice_,
+      .last_step = last_step_,
       .folder = folder_,
       .tokenizer = *sources_.tokenizer,
       .options = options_};

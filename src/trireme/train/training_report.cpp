@@ -6,17 +6,15 @@
 
 #include "trireme/data/utf8.h"
 #include "trireme/core/error.h"
-#include "trireme/core/escape.h"
 #include "trireme/sched/draw.h"
-#include "trireme/sched/index.h"
 #include "trireme/train/generate.h"
 
 namespace trireme::train {
 namespace {
 
 constexpr const char* kPrompt = "The ";
-// A grid with more columns fits no terminal.
-constexpr int kMostGridMicrobatches = 16;
+// A larger grid fits no terminal.
+constexpr size_t kWidestGrid = 200;
 constexpr int kMostGridRanks = 8;
 
 /// Text from the pipeline itself, where it is; the same from each.
@@ -31,41 +29,19 @@ std::string take_sample(const ReportRequest& request, Engine& engine) {
   return data::as_utf8(request.tokenizer.decode(made.ids));
 }
 
-sched::Costs costs_of(const ScheduleChoice& choice) {
-  sched::Costs costs;
-  costs.stages = stage_costs(choice.layout, choice.layers);
-  costs.link = choice.link;
-  return costs;
-}
-
-bool fits_terminal(const Layout& layout) {
-  return layout.batch.microbatches <= kMostGridMicrobatches &&
-         layout.degrees.pp <= kMostGridRanks;
-}
-
-/// Writes the pictures; gives what a terminal can show of them.
-std::string draw_step(const ReportRequest& request, Engine& engine) {
-  // Costs that were only counted have no seconds to predict with.
-  const bool measured = !request.choice.why.empty();
-  const pipe::StepReport report = engine.pipeline().report(
-      measured ? std::optional(costs_of(request.choice)) : std::nullopt);
-  if (request.world.rank() != 0)
-    return {};
-  write_file(request.folder.picture(), pipe::to_svg(report));
-  write_file(request.folder.trace(), pipe::to_trace(report));
-  std::string out;
-  if (fits_terminal(engine.layout()))
-    out += text(
-        "\nthe schedule, as planned:\n",
-        sched::draw_grid(engine.layout().schedule, /*color=*/false));
-  return text(out, "\nthe last step, measured:\n", pipe::to_text(report));
+/// What a terminal can show of the last step.
+std::string show_step(const Layout& layout, const pipe::StepReport& step) {
+  const std::string grid = sched::draw_grid(layout.schedule, /*color=*/false);
+  const bool fits = grid.find('\n') <= kWidestGrid && layout.degrees.pp <= kMostGridRanks;
+  return text(
+      fits ? text("\nthe schedule, as planned:\n", grid) : std::string(),
+      "\nthe last step:\n", pipe::to_text(step));
 }
 
 std::string where(const RunFolder& folder, const TrainResult& result) {
   std::string out = text(
-      "\nwritten to ", folder.path.string(), ": config.toml, metrics.jsonl");
-  if (!result.stopped)
-    out += ", schedule.svg, trace.json (for ui.perfetto.dev)";
+      "\nwritten to ", folder.path.string(),
+      ": config.toml, metrics.jsonl, schedule.svg, trace.json (for ui.perfetto.dev)");
   if (!result.checkpoint.empty())
     out += text("\ncheckpoint: ", result.checkpoint);
   return out + "\n";
@@ -87,6 +63,18 @@ std::string how_to_go_on(const RunFolder& folder, const TrainResult& result) {
 
 }  // namespace
 
+sched::Costs costs_of(const ScheduleChoice& choice) {
+  sched::Costs costs;
+  costs.stages = stage_costs(choice.layout, choice.layers);
+  costs.link = choice.link;
+  return costs;
+}
+
+void write_pictures(const RunFolder& folder, const pipe::StepReport& step) {
+  write_file(folder.picture(), pipe::to_svg(step));
+  write_file(folder.trace(), pipe::to_trace(step));
+}
+
 std::string rounded(double value) {
   std::ostringstream out;
   out << std::fixed << std::setprecision(3) << value;
@@ -95,16 +83,12 @@ std::string rounded(double value) {
 
 std::string conclude_run(
     const ReportRequest& request, Engine& engine, const TrainResult& result) {
-  std::string sample;
-  std::string picture;
-  if (!result.stopped) {
-    picture = draw_step(request, engine);
-    sample = take_sample(request, engine);
-  }
+  const std::string sample = result.stopped ? "" : take_sample(request, engine);
   if (request.world.rank() != 0 || request.options.report == nullptr)
     return sample;
   std::ostream& out = *request.options.report;
-  out << picture;
+  if (!result.stopped)
+    out << show_step(engine.layout(), request.last_step);
   if (result.held_out_before && result.held_out_after)
     out << "\nheld-out loss: " << rounded(*result.held_out_before) << " -> "
         << rounded(*result.held_out_after) << "\n";

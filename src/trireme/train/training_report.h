@@ -16,17 +16,21 @@ namespace trireme::train {
 /// What the end of a run is made from.
 struct ReportRequest {
   const comm::Group& world;
-  const Degrees& degrees;
   const model::ModelPlan& plan;
-  const ScheduleChoice& choice;
+  const pipe::StepReport& last_step;
   const RunFolder& folder;
   const data::Tokenizer& tokenizer;
   const TrainerOptions& options;
 };
 
-/// Draws the last step to RUN/schedule.svg and RUN/trace.json, takes a sample from the
-/// model, prints both with where things lie and how to go on (rank 0), and gives the
-/// sample. Of a run that was stopped only the last. Collective.
+/// The costs of a choice's stages, to predict with.
+sched::Costs costs_of(const ScheduleChoice& choice);
+
+/// Draws a step to RUN/schedule.svg and RUN/trace.json.
+void write_pictures(const RunFolder& folder, const pipe::StepReport& step);
+
+/// Takes a sample from the model, prints it with the last step, where things lie and how
+/// to go on (rank 0), and gives it. Of a run that was stopped only how. Collective.
 std::string conclude_run(
     const ReportRequest& request, Engine& engine, const TrainResult& result);
 
