@@ -1,0 +1,52 @@
+#include "trireme/train/dry_run.h"
+
+#include <chrono>
+
+#include <gtest/gtest.h>
+
+#include "trireme/core/error.h"
+#include "trireme/train/model_source.h"
+
+namespace trireme::train {
+namespace {
+
+TEST(DryRun, DescribesTheDefaultJob) {
+  Config config;
+  const std::string told = dry_run(config, describe_model(config, 256).plan, 2);
+  EXPECT_NE(told.find("model: gpt2, "), std::string::npos) << told;
+  EXPECT_NE(told.find("2 ranks: 1 pipeline of 2"), std::string::npos) << told;
+  EXPECT_NE(told.find("which needs most: "), std::string::npos) << told;
+  EXPECT_NE(told.find("will be chosen when costs were measured"), std::string::npos);
+}
+
+TEST(DryRun, LaysOutThousandsOfRanksInAMoment) {
+  // 405 billion parameters, which nobody here could allocate.
+  Config config;
+  config.model = {
+      .name = "llama", .dim = 16384, .n_layers = 126, .n_heads = 128, .n_kv_heads = 8,
+      .hidden_dim = 53248, .vocab_size = 128256, .tie_embeddings = false};
+  config.training.seq_len = 8192;
+  config.training.global_batch_size = 2048;
+  config.training.mixed_precision_param = "bfloat16";
+  config.activation_checkpoint.mode = "full";
+  config.parallelism.pipeline_parallel_degree = 64;
+  config.parallelism.pipeline_parallel_schedule = "1F1B";
+  config.parallelism.pipeline_parallel_microbatch_size = 1;
+  const auto start = std::chrono::steady_clock::now();
+  const std::string told = dry_run(config, describe_model(config, 256).plan, 4096);
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(20));
+  EXPECT_NE(told.find("405,"), std::string::npos) << told;
+  EXPECT_NE(told.find("4096 ranks: 64 pipelines of 64"), std::string::npos) << told;
+  EXPECT_NE(told.find("GiB"), std::string::npos);
+}
+
+TEST(DryRun, RefusesWhatTheJobWould) {
+  Config config;
+  const auto plan = describe_model(config, 256).plan;
+  EXPECT_THROW(dry_run(config, plan, 512 * 3), InvalidArgument);  // 32 samples
+  config.parallelism.pipeline_parallel_schedule = "NoSuch";
+  EXPECT_THROW(dry_run(config, plan, 2), InvalidArgument);
+}
+
+}  // namespace
+}  // namespace trireme::train

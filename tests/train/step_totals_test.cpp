@@ -1,0 +1,31 @@
+#include "trireme/train/step_totals.h"
+
+#include <gtest/gtest.h>
+
+#include "trireme/comm/init.h"
+
+namespace trireme::train {
+namespace {
+
+TEST(StepTotalsRanks, PutsTheRanksTogether) {
+  comm::run_local(4, [](const comm::Group& world) {
+    const int rank = world.rank();
+    const RankStep mine{
+        .outcome =
+            {.loss = 1.0 + rank, .busy_s = 0.5, .start_ns = 1'000'000'000 + rank,
+             .end_ns = 2'000'000'000 - rank},
+        .peak_bytes = 100 * rank,
+        .has_loss = rank % 2 == 1,
+        .stop = rank == 2};
+    const StepTotals totals = total(world, {.pp = 2, .dp = 2}, mine);
+    EXPECT_DOUBLE_EQ(totals.loss, 3);  // of ranks 1 and 3
+    EXPECT_NEAR(totals.bubble, 0.5, 1e-6);
+    EXPECT_EQ(totals.peak_bytes, 300);
+    EXPECT_TRUE(totals.stop);
+    EXPECT_DOUBLE_EQ(
+        mean_loss(world, {.pp = 2, .dp = 2}, 10.0 * rank, rank % 2 == 1), 20);
+  });
+}
+
+}  // namespace
+}  // namespace trireme::train
