@@ -26,7 +26,7 @@ TEST(DryRun, LaysOutThousandsOfRanksInAMoment) {
       .name = "llama", .dim = 16384, .n_layers = 126, .n_heads = 128, .n_kv_heads = 8,
       .hidden_dim = 53248, .vocab_size = 128256, .tie_embeddings = false};
   config.training.seq_len = 8192;
-  config.training.global_batch_size = 2048;
+  config.training.global_batch_size = 4096;
   config.training.mixed_precision_param = "bfloat16";
   config.activation_checkpoint.mode = "full";
   config.parallelism.pipeline_parallel_degree = 64;

@@ -40,7 +40,7 @@ TEST(ModelSource, MakesALlama) {
   const ModelSource source = describe_model(config, 256);
   EXPECT_EQ(source.plan.type, "llama");
   EXPECT_TRUE(source.plan.tied.empty());
-  EXPECT_NE(source.plan.config_json.find("\"intermediate_size\":88"),
+  EXPECT_NE(source.plan.config_json.find("\"intermediate_size\": 88"),
             std::string::npos)
       << source.plan.config_json;
 }

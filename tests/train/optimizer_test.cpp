@@ -1,6 +1,9 @@
 #include "trireme/train/optimizer.h"
 
+#include <cmath>
+
 #include <ATen/ATen.h>
+#include <c10/core/GradMode.h>
 #include <gtest/gtest.h>
 
 #include "trireme/core/error.h"
@@ -95,7 +98,7 @@ TEST(Optimizer, StateHasNamesAndCanBeWritten) {
   Optimizer second({{"w", other}}, {});
   set_grad(one, 1);
   first.step(0.1);
-  const at::NoGradGuard no_grad;
+  const c10::NoGradGuard no_grad;
   other.copy_(one);
   const NamedTensors from = first.state();
   const NamedTensors to = second.state();

@@ -1,6 +1,7 @@
 // That choosing trains nothing and gives the same curve is in trainer_test.cpp.
 #include "trireme/train/schedule_choice.h"
 
+#include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
 #include "tiny_job.h"

@@ -9,6 +9,7 @@
 #include "trireme/pipe/channel_book.h"
 #include "trireme/pipe/core_share.h"
 #include "trireme/pipe/failure.h"
+#include "trireme/pipe/named_tensors.h"
 #include "trireme/pipe/rank_text.h"
 #include "trireme/pipe/stage_owners.h"
 #include "trireme/pipe/step_data.h"
@@ -295,7 +296,7 @@ NamedTensors Pipeline::parameters() const {
   for (const Stage& stage : impl_->runtime->stages())
     for (auto& named : stage.module->parameters())
       all.push_back(std::move(named));
-  return all;
+  return without_repeats(all);
 }
 
 NamedTensors Pipeline::buffers() const {

@@ -138,6 +138,8 @@ class Pipeline {
 
   /// Training or evaluation mode for all stages of this rank.
   void train(bool on = true);
+  /// Those of this rank; one that several of its stages share comes once, as an
+  /// optimizer wants it.
   NamedTensors parameters() const;
   NamedTensors buffers() const;
 
