@@ -74,10 +74,11 @@ TEST(ConfigObject, KeepsWhatItDoesNotKnow) {
   const ConfigObject one = ConfigObject::parse(R"({"b": 1, "a": [1, 2]})");
   EXPECT_EQ(one.with("b", "\"x\"").word("b", ""), "x");
   const ConfigObject both =
-      ConfigObject::parse(one.with_missing(ConfigObject::parse(R"({"b": 5, "c": 6})")));
+      one.with_missing(ConfigObject::parse(R"({"b": 5, "c": 6})"));
   EXPECT_EQ(both.whole("b", 0), 1);
   EXPECT_EQ(both.whole("c", 0), 6);
-  EXPECT_TRUE(both.has("a"));
+  EXPECT_EQ(both.json_of("a"), "[1,2]");
+  EXPECT_EQ(both.json_of("x"), "null");
   EXPECT_EQ(one.dump(), "{\n  \"b\": 1,\n  \"a\": [\n    1,\n    2\n  ]\n}\n");
 }
 

@@ -141,12 +141,18 @@ ConfigObject ConfigObject::with(
   return {std::make_shared<const Content>(std::move(changed)), where_};
 }
 
-std::string ConfigObject::with_missing(const ConfigObject& other) const {
+ConfigObject ConfigObject::with_missing(const ConfigObject& other) const {
   Content both = *content_;
   for (const auto& [key, value] : other.content_->json.items())
     if (!both.json.contains(key))
       both.json[key] = value;
-  return ConfigObject(std::make_shared<const Content>(std::move(both)), where_).dump();
+  return {std::make_shared<const Content>(std::move(both)), where_};
+}
+
+std::string ConfigObject::json_of(const std::string& key) const {
+  const Json* value = content_->find(key);
+  return value == nullptr ? "null"
+                          : value->dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
 std::string ConfigObject::dump() const {
