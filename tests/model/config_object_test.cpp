@@ -68,6 +68,13 @@ TEST(ConfigObject, WhatIsNoObjectIsRefused) {
 
 TEST(ConfigObject, DeepNestingIsNoDanger) {
   EXPECT_THROW(ConfigObject::parse(std::string(1'000'000, '[')), InvalidArgument);
+  const auto nested = [](size_t levels) {
+    return text(R"({"a": )", std::string(levels, '['), std::string(levels, ']'), "}");
+  };
+  EXPECT_TRUE(contains(
+      message_of<InvalidArgument>([&] { ConfigObject::parse(nested(1'000'000)); }),
+      "wanted at most 32 levels"));
+  EXPECT_TRUE(ConfigObject::parse(nested(20)).has("a"));
 }
 
 TEST(ConfigObject, KeepsWhatItDoesNotKnow) {
