@@ -68,16 +68,24 @@ TEST(ConfigObject, WhatIsNoObjectIsRefused) {
 
 TEST(ConfigObject, DeepNestingIsNoDanger) {
   EXPECT_THROW(ConfigObject::parse(std::string(1'000'000, '[')), InvalidArgument);
+  const auto nested = [](size_t levels) {
+    return text(R"({"a": )", std::string(levels, '['), std::string(levels, ']'), "}");
+  };
+  EXPECT_TRUE(contains(
+      message_of<InvalidArgument>([&] { ConfigObject::parse(nested(1'000'000)); }),
+      "wanted at most 32 levels"));
+  EXPECT_TRUE(ConfigObject::parse(nested(20)).has("a"));
 }
 
 TEST(ConfigObject, KeepsWhatItDoesNotKnow) {
   const ConfigObject one = ConfigObject::parse(R"({"b": 1, "a": [1, 2]})");
   EXPECT_EQ(one.with("b", "\"x\"").word("b", ""), "x");
   const ConfigObject both =
-      ConfigObject::parse(one.with_missing(ConfigObject::parse(R"({"b": 5, "c": 6})")));
+      one.with_missing(ConfigObject::parse(R"({"b": 5, "c": 6})"));
   EXPECT_EQ(both.whole("b", 0), 1);
   EXPECT_EQ(both.whole("c", 0), 6);
-  EXPECT_TRUE(both.has("a"));
+  EXPECT_EQ(both.json_of("a"), "[1,2]");
+  EXPECT_EQ(both.json_of("x"), "null");
   EXPECT_EQ(one.dump(), "{\n  \"b\": 1,\n  \"a\": [\n    1,\n    2\n  ]\n}\n");
 }
 

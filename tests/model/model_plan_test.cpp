@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "small_models.h"
+#include "trireme/autograd/random_stream.h"
 #include "trireme/model/build_stages.h"
 #include "trireme/model/gpt2.h"
 #include "trireme/model/llama.h"
@@ -71,6 +72,8 @@ TEST(ModelPlan, KnowsWhatIsKept) {
   llama.intermediate_size = 256;
   expect_memory(plan_gpt2(gpt2), {});
   expect_memory(plan_llama(llama), {});
+  const autograd::RandomScope scope(autograd::RandomContext{.seed = 1});
+  expect_memory(plan_gpt2(gpt2), {.dropout = 0.1});
 }
 
 TEST(ModelPlan, ACheckpointKeepsTheInputOnly) {
@@ -90,6 +93,10 @@ TEST(ModelPlan, DroppedProbabilitiesAreKept) {
   const LayerPlan block = plan_gpt2(config).layers[1];
   const double without = block.kept_bytes_per_token(100, {.dropout = 0});
   EXPECT_EQ(block.kept_bytes_per_token(100), without + 100 * 2 * 3 * 4);
+  const LayerPlan other = plan_gpt2(small_gpt2()).layers[1];
+  EXPECT_EQ(other.kept_bytes_per_token(100), without);
+  EXPECT_EQ(
+      other.kept_bytes_per_token(100, {.dropout = 0.5}), without + 100 * 2 * 3 * 4);
 }
 
 }  // namespace

@@ -26,10 +26,11 @@ TEST(Registry, PicksByModelType) {
 
 TEST(Registry, KeepsTheTextAndCompletesIt) {
   const ModelPlan plan =
-      plan_model(R"({"model_type": "gpt2", "n_layer": 1, "eos_token_id": [3, 4]})");
+      plan_model(R"({"model_type": "gpt2", "n_layer": 1, "eos_token_id": [3, 4],
+                     "architectures": ["GPT2Model"]})");
   const ConfigObject config = ConfigObject::parse(plan.config_json);
   EXPECT_TRUE(config.has("eos_token_id"));
-  EXPECT_TRUE(config.has("architectures"));
+  EXPECT_EQ(config.json_of("architectures"), R"(["GPT2LMHeadModel"])");
   EXPECT_EQ(config.whole("n_layer", 0), 1);
   EXPECT_EQ(config.whole("n_embd", 0), 768);
 }

@@ -64,7 +64,12 @@ TEST(Rope, ATableGrows) {
   const auto large = table.part(0, 1000, like);
   EXPECT_TRUE(testing::same(large.cos.narrow(0, 2, 3), small.cos));
   EXPECT_TRUE(testing::same(large.sin.narrow(0, 2, 3), small.sin));
-  EXPECT_EQ(table.part(0, 2, like.to(at::kBFloat16)).cos.scalar_type(), at::kBFloat16);
+  // Another dtype makes it anew, and no longer.
+  for (int i = 0; i < 40; ++i) {
+    EXPECT_EQ(
+        table.part(0, 2, like.to(at::kBFloat16)).cos.scalar_type(), at::kBFloat16);
+    EXPECT_EQ(table.part(0, 2, like).cos.scalar_type(), at::kFloat);
+  }
 }
 
 TEST(Rope, ATableOfInferenceServesTraining) {

@@ -15,6 +15,8 @@ using Json = nlohmann::ordered_json;
 
 // Larger ones are no sizes of models; products of two still fit 64 bits.
 constexpr int64_t kLargest = std::numeric_limits<int32_t>::max();
+// Copying and writing JSON takes stack for each level; no config has many.
+constexpr int kDeepest = 32;
 
 }  // namespace
 
@@ -30,7 +32,17 @@ ConfigObject::ConfigObject(std::shared_ptr<const Content> content, std::string w
     : content_(std::move(content)), where_(std::move(where)) {}
 
 ConfigObject ConfigObject::parse(std::string_view json, std::string where) {
-  Json parsed = Json::parse(json, nullptr, /*allow_exceptions=*/false);
+  bool too_deep = false;
+  Json parsed = Json::parse(
+      json,
+      [&](int depth, Json::parse_event_t /*event*/, Json& /*value*/) {
+        too_deep = too_deep || depth > kDeepest;
+        return !too_deep;
+      },
+      /*allow_exceptions=*/false);
+  if (too_deep)
+    throw InvalidArgument(
+        text("[model] ", where, ": wanted at most ", kDeepest, " levels, got more"));
   if (!parsed.is_object())
     throw InvalidArgument(text(
         "[model] ",
@@ -141,12 +153,18 @@ ConfigObject ConfigObject::with(
   return {std::make_shared<const Content>(std::move(changed)), where_};
 }
 
-std::string ConfigObject::with_missing(const ConfigObject& other) const {
+ConfigObject ConfigObject::with_missing(const ConfigObject& other) const {
   Content both = *content_;
   for (const auto& [key, value] : other.content_->json.items())
     if (!both.json.contains(key))
       both.json[key] = value;
-  return ConfigObject(std::make_shared<const Content>(std::move(both)), where_).dump();
+  return {std::make_shared<const Content>(std::move(both)), where_};
+}
+
+std::string ConfigObject::json_of(const std::string& key) const {
+  const Json* value = content_->find(key);
+  return value == nullptr ? "null"
+                          : value->dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
 std::string ConfigObject::dump() const {

@@ -42,8 +42,10 @@ class ConfigObject {
 
   /// The same with a key set; `value` is JSON text.
   ConfigObject with(const std::string& key, const std::string& value) const;
-  /// The same with the keys of `other` that are not there, as text.
-  std::string with_missing(const ConfigObject& other) const;
+  /// The same with the keys of `other` that are not there.
+  ConfigObject with_missing(const ConfigObject& other) const;
+  /// The value of a key as JSON text, "null" if it is not there.
+  std::string json_of(const std::string& key) const;
   /// As text, over several lines.
   std::string dump() const;
 

@@ -230,8 +230,8 @@ LayerWork work_of_block(const Gpt2Config& config, int64_t inner, double paramete
   // Inputs of both norms and all projections; queries, keys and values.
   work.kept = 8 * width + (keeps_input ? 2 : 1) * wide;
   // Probabilities before and after dropout.
-  work.kept_per_position =
-      config.attn_pdrop > 0 ? 2 * static_cast<double>(config.n_head) : 0;
+  work.kept_per_position = 2 * static_cast<double>(config.n_head);
+  work.dropout = config.attn_pdrop;
   work.is_block = true;
   work.input = width;
   return work;

@@ -196,7 +196,8 @@ LayerWork work_of_block(const LlamaConfig& config, double parameters) {
   work.kept = 6 * width + 2 * heads * size +
               2 * static_cast<double>(config.key_value_heads()) * size + 4 * inner;
   // Probabilities before and after dropout.
-  work.kept_per_position = config.attention_dropout > 0 ? 2 * heads : 0;
+  work.kept_per_position = 2 * heads;
+  work.dropout = config.attention_dropout;
   work.is_block = true;
   work.input = width;
   return work;

@@ -30,9 +30,7 @@ double LayerPlan::kept_bytes_per_token(
   const auto size = static_cast<double>(c10::elementSize(options.dtype));
   if (options.checkpoint && work.is_block)
     return work.input * size;
-  // Dropout that the options switch off keeps no probabilities. Whether the config does
-  // is known to who wrote kept_per_position.
-  const bool drops = !options.dropout || *options.dropout > 0;
+  const bool drops = options.dropout.value_or(work.dropout) > 0;
   const double more = drops ? work.kept_per_position : 0;
   return (work.kept + more * static_cast<double>(sequence)) * size;
 }

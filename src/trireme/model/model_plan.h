@@ -52,10 +52,12 @@ struct LayerWork {
   double flops = 0;
   /// More of them for each token of the sequence: attention.
   double flops_per_position = 0;
-  /// What forward keeps for backward, and more for each token of the sequence where
-  /// probabilities of attention are kept.
+  /// What forward keeps for backward.
   double kept = 0;
+  /// More of it for each token of the sequence where probabilities of attention are
+  /// dropped: with this probability, unless BuildOptions has another one.
   double kept_per_position = 0;
+  double dropout = 0;
   /// Whether BuildOptions::checkpoint is for this layer; its input is `input`.
   bool is_block = false;
   double input = 0;
@@ -87,7 +89,7 @@ struct FileNames {
 /// A whole model. Costs nothing to make, however large the model is.
 ///
 ///     const ModelPlan plan = plan_gpt2({.n_embd = 256, .n_layer = 6, .n_head = 8});
-///     plan.count_parameters();     // 17,868,032
+///     plan.count_parameters();     // 17,867,008
 ///     build_stages(plan, {{0, 4}}, {.seed = 7});
 struct ModelPlan {
   /// Its model_type, and its config.json, complete.

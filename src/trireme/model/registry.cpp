@@ -66,9 +66,14 @@ ModelPlan plan_model(const std::string& config_json) {
             pipe::list_names(model_types()),
             "; register_model() adds others"));
   ModelPlan plan = planner(config_json);
-  // Of the config that was made from it, only what the text leaves out.
-  const ConfigObject made = ConfigObject::parse(plan.config_json);
-  plan.config_json = config.with_missing(made);
+  // Of the config that was made from it, what the text leaves out; and the class, since
+  // a model that was read without its head has one now.
+  const ConfigObject made =
+      ConfigObject::parse(plan.config_json.empty() ? "{}" : plan.config_json);
+  ConfigObject both = config.with_missing(made);
+  if (made.has("architectures"))
+    both = both.with("architectures", made.json_of("architectures"));
+  plan.config_json = both.dump();
   return plan;
 }
 

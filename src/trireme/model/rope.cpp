@@ -53,7 +53,8 @@ RopeTable::Part RopeTable::part(int64_t first, int64_t count, const at::Tensor& 
     // What is made in inference mode could not be used in training.
     const c10::InferenceMode off(false);
     const c10::AutoGradMode no_grad(false);
-    const int64_t room = std::max(needed, has.defined() ? 2 * has.size(0) : needed);
+    const int64_t had = has.defined() ? has.size(0) : 0;
+    const int64_t room = needed > had ? std::max(needed, 2 * had) : had;
     const at::Tensor angles = at::arange(room, at::ScalarType::Float).unsqueeze(1) *
                               rope_frequencies(config_);
     const at::Tensor cos = angles.cos(), sin = angles.sin();
