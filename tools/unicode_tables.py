@@ -1,14 +1,16 @@
 #!/usr/bin/env python3
-"""Writes src/trireme/data/unicode_tables.h: which code points are letters, numbers, spaces, …
+"""Writes what src/trireme/data knows of Unicode: which code points are letters, numbers, spaces,
+…, and how normalization form C changes text.
 
-    .deps/venv/bin/python tools/unicode_tables.py > src/trireme/data/unicode_tables.h
+    .deps/venv/bin/python tools/unicode_tables.py      # unicode_tables.h and nfc_tables.h
 
 Asks the `tokenizers` package, since its answers are what the tokenizers must agree with: its
 regular expressions know Unicode 16.0 (tokenizers 0.23), whatever Python's
-own tables are. Each table is a list of the places where the answer changes.
+own tables are. Its normalization is of an older Unicode: what came later stays as it is.
 """
 
-import sys
+import unicodedata
+from pathlib import Path
 
 from tokenizers import Regex, normalizers, pre_tokenizers
 
@@ -17,7 +19,7 @@ CLASSES = (r"\p{L}", r"\p{M}", r"\p{N}", r"\p{P}", r"\p{S}", r"\s")
 POINTS = [point for point in range(0x110000) if not 0xD800 <= point <= 0xDFFF]
 
 HEADER = """\
-// Written by tools/unicode_tables.py: do not edit. Unicode 16.0.
+// Written by tools/unicode_tables.py: do not edit.
 #pragma once
 #include <cstdint>
 
@@ -26,8 +28,8 @@ namespace trireme::data {
 // clang-format off
 """
 CLASS_COMMENT = """\
-/// Where the class of code points changes, in order: the first code point of a run, times 8,
-/// plus the CharClass of the run.
+/// Where the class of code points changes (Unicode 16.0), in order: the first code point of a
+/// run, times 8, plus the CharClass of the run.
 inline constexpr uint32_t kClassRuns[] = {
 """
 NFC_COMMENT = """\
@@ -35,6 +37,24 @@ NFC_COMMENT = """\
 /// first of the run and the first behind it, in turn. A text without them is in that form.
 inline constexpr uint32_t kNfcRuns[] = {
 """
+ORDER_COMMENT = """\
+/// Where the combining class changes, in order: the first code point of a run, times 256,
+/// plus the class.
+inline constexpr uint32_t kOrderRuns[] = {
+"""
+PAIR_COMMENT = """\
+/// Two code points and the one that they become, sorted by the last; Korean syllables are
+/// not among them.
+inline constexpr uint32_t kPairs[] = {
+"""
+REPLACED_COMMENT = """\
+/// Code points that are always replaced, in order: the code point, how many take its place,
+/// and those.
+inline constexpr uint32_t kReplaced[] = {
+"""
+
+NFC = normalizers.NFC().normalize_str
+NFD = normalizers.NFD().normalize_str
 
 
 def members(pattern):
@@ -54,19 +74,45 @@ def class_runs():
             if point == 0 or kinds[point] != kinds[point - 1]]
 
 
+def combines(character):
+    """U+0345 has the last combining class: whatever combines goes before it."""
+    return character == "\u0345" or NFD("\u0345" + character) != "\u0345" + NFD(character)
+
+
 def nfc_runs():
-    nfc, nfd = normalizers.NFC().normalize_str, normalizers.NFD().normalize_str
     unsafe = set()
     for point in POINTS:
         character = chr(point)
-        parts = nfd(character)
-        if nfc(character) != character:
+        if NFC(character) != character or combines(character):
             unsafe.add(point)
-        unsafe.update(map(ord, parts[1:]))  # they may join what stands before them
-        # U+0345 has the last combining class: whatever combines goes before it.
-        if nfd("\u0345" + character) != "\u0345" + parts:
-            unsafe.add(point)
+        unsafe.update(map(ord, NFD(character)[1:]))  # they may join what stands before them
     return [point for point in range(1, 0x110000) if (point in unsafe) != (point - 1 in unsafe)]
+
+
+def order_runs():
+    order = [0] * 0x110000
+    for point in POINTS:
+        if combines(chr(point)) and len(NFD(chr(point))) == 1:
+            order[point] = unicodedata.combining(chr(point))
+    return [point * 256 + order[point] for point in range(0x110000)
+            if point == 0 or order[point] != order[point - 1]]
+
+
+def pairs_and_replaced():
+    pairs, replaced = [], []
+    for point in POINTS:
+        character = chr(point)
+        parts = NFD(character)
+        if parts == character or 0xAC00 <= point <= 0xD7A3:
+            continue
+        whole = NFC(character)
+        if whole == character:
+            first = NFC(parts[:-1])
+            assert len(first) == 1, hex(point)
+            pairs += [ord(first), ord(parts[-1]), point]
+        else:
+            replaced += [point, len(whole), *map(ord, whole)]
+    return pairs, replaced
 
 
 def lines(numbers):
@@ -81,14 +127,22 @@ def lines(numbers):
         yield line
 
 
+def write(name, tables):
+    folder = Path(__file__).resolve().parent.parent / "src" / "trireme" / "data"
+    with open(folder / name, "w", encoding="utf-8") as out:
+        out.write(HEADER)
+        for comment, numbers in tables:
+            out.write("\n" + comment)
+            out.writelines(line + "\n" for line in lines(numbers))
+            out.write("};\n")
+        out.write("// clang-format on\n\n}  // namespace trireme::data\n")
+
+
 def main():
-    out = sys.stdout
-    out.write(HEADER)
-    for comment, numbers in ((CLASS_COMMENT, class_runs()), (NFC_COMMENT, nfc_runs())):
-        out.write("\n" + comment)
-        out.writelines(line + "\n" for line in lines(numbers))
-        out.write("};\n")
-    out.write("// clang-format on\n\n}  // namespace trireme::data\n")
+    pairs, replaced = pairs_and_replaced()
+    write("unicode_tables.h", ((CLASS_COMMENT, class_runs()), (NFC_COMMENT, nfc_runs())))
+    write("nfc_tables.h", ((ORDER_COMMENT, order_runs()), (PAIR_COMMENT, pairs),
+                           (REPLACED_COMMENT, replaced)))
 
 
 if __name__ == "__main__":

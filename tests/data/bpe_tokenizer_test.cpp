@@ -64,19 +64,22 @@ TEST(BpeTokenizer, ReplacesWhatIsNoUtf8) {
   EXPECT_EQ(tokenizer->decode(Tokens{0xc3}), "\xc3");  // half a character stays
 }
 
-TEST(BpeTokenizer, RefusesTextThatItWouldHaveToNormalize) {
+TEST(BpeTokenizer, NormalizesTextWhereTheFileAsksForIt) {
+  const auto plain = make(tokenizer_case());
   const auto tokenizer = changed("/normalizer", {{"type", "NFC"}});
-  EXPECT_EQ(tokenizer->encode("hellé漢"), make(tokenizer_case())->encode("hellé漢"));
-  EXPECT_TRUE(contains(
-      message_of<NotSupported>([&] { tokenizer->encode("hel\u0301lo"); }),
-      "at byte 3; normalize the text first"));
+  EXPECT_EQ(tokenizer->encode("hellé漢"), plain->encode("hellé漢"));
+  EXPECT_EQ(tokenizer->encode("he\u0301"), plain->encode("h\u00e9"));
+  EXPECT_NE(plain->encode("he\u0301"), plain->encode("h\u00e9"));
+  // A special token is found before, a normalized one after.
   json added = tokenizer_case();
-  added["added_tokens"][0]["content"] = "<\u0301>";
-  EXPECT_TRUE(contains(
-      message_of<NotSupported>([&] {
-        changed("/normalizer", {{"type", "NFC"}}, added);
-      }),
-      "field added_tokens: expected texts that NFC leaves as they are"));
+  added["added_tokens"][0]["content"] = "<e\u0301>";
+  EXPECT_EQ(
+      changed("/normalizer", {{"type", "NFC"}}, added)->encode("<e\u0301>"),
+      Tokens{300});
+  added["added_tokens"][0]["normalized"] = true;
+  const auto late = changed("/normalizer", {{"type", "NFC"}}, added);
+  EXPECT_EQ(late->encode("<e\u0301>"), Tokens{300});
+  EXPECT_EQ(late->encode("<\u00e9>"), Tokens{300});
 }
 
 TEST(BpeTokenizer, LooksForNormalizedTokensLast) {

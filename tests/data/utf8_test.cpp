@@ -43,6 +43,14 @@ TEST(Utf8, ReplacesAsPythonDoes) {
   EXPECT_EQ(as_utf8("\xf0\x9f\xc3\xa9"), "�é");
 }
 
+TEST(Utf8, GoesBackByCharacters) {
+  const std::string text = "aé😀";
+  EXPECT_EQ(begin_of_character(text, text.size()), 3U);
+  EXPECT_EQ(begin_of_character(text, 3), 1U);
+  EXPECT_EQ(begin_of_character(text, 1), 0U);
+  EXPECT_EQ(begin_of_character(text, 0), 0U);
+}
+
 TEST(Utf8, FindsTheFirstBadByte) {
   EXPECT_EQ(find_invalid("aé"), 3U);
   EXPECT_EQ(

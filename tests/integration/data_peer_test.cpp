@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "trireme/core/error.h"
+#include "trireme/data/nfc.h"
 #include "trireme/data/token_file.h"
 #include "trireme/data/tokenizer.h"
 #include "trireme/data/unicode.h"
@@ -64,24 +65,22 @@ constexpr std::array kNames{
 
 TEST_F(DataPeer, EncodesTenThousandStringsForEachOfTwoModels) {
   size_t count = 0;
-  size_t refused = 0;
   for (const std::string name : kNames) {
     const auto tokenizer = load_tokenizer(path(text(name, ".json")));
     for (const json& one : read(text(name, "_cases.json"))) {
       const auto string = one[0].get<std::string>();
-      if (name == "qwen2" && find_not_nfc(string) != string.size()) {
-        EXPECT_THROW(tokenizer->encode(string), NotSupported);
-        ++refused;
-        continue;
-      }
-      ++count;
       ASSERT_EQ(tokenizer->encode(string), one[1].get<Tokens>()) << name << one[0];
       ASSERT_EQ(tokenizer->encode_prompt(string), one[2].get<Tokens>())
           << name << one[0];
+      ++count;
     }
   }
-  EXPECT_EQ(count + refused, 25'028U);
-  EXPECT_LT(refused, 500U);  // of 1,004 with NFC
+  EXPECT_EQ(count, 25'028U);
+}
+
+TEST_F(DataPeer, NormalizesAnyText) {
+  for (const json& one : read("nfc.json"))
+    ASSERT_EQ(nfc(one[0].get<std::string>()), one[1]) << one[0];
 }
 
 TEST_F(DataPeer, DecodesAnyTokens) {

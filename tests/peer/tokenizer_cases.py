@@ -5,7 +5,7 @@
 Trains byte-level BPE models on the project's own docs and writes, for each, NAME.json (the
 tokenizer) and NAME_cases.json: [[text, tokens, tokens with the template]], and
 NAME_decodes.json: [[tokens, text]]. Also token files of all formats, written with numpy, bytes
-that are no UTF-8, and the classes of all code points.
+that are no UTF-8, texts in normalization form C, and the classes of all code points.
 """
 
 import json
@@ -174,6 +174,20 @@ def write_bytes(out):
     write(out / "utf8.json", cases)
 
 
+def write_nfc(out):
+    """Every code point alone, and random rows of those that normalization is about."""
+    generator = random.Random(7)
+    marks = [chr(p) for p in unicode_tables.POINTS if unicode_tables.combines(chr(p))]
+    letters = [chr(p) for p in unicode_tables.POINTS if len(unicode_tables.NFD(chr(p))) > 1]
+    pools = (marks, letters, list("aeioux") + [chr(p) for p in range(0x1100, 0x1200)],
+             [chr(p) for p in range(0x900, 0xE00)])
+    texts = ["x" + chr(p) for p in unicode_tables.POINTS if p < 0x30000]
+    for _ in range(20_000):
+        texts.append("".join(generator.choice(generator.choice(pools))
+                             for _ in range(generator.randint(1, 7))))
+    write(out / "nfc.json", [[text, unicode_tables.NFC(text)] for text in texts])
+
+
 def main():
     docs_folder, out = Path(sys.argv[1]), Path(sys.argv[2])
     files = sorted(str(path) for path in docs_folder.rglob("*.md"))
@@ -182,6 +196,7 @@ def main():
         write_tokenizer(name, files, docs, out)
     write_token_files(out)
     write_bytes(out)
+    write_nfc(out)
     write(out / "class_runs.json", unicode_tables.class_runs())
 
 

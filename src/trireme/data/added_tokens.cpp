@@ -23,9 +23,7 @@ size_t spaces_at_start(std::string_view text) {
 size_t spaces_at_end(std::string_view text) {
   size_t begin = text.size();
   while (begin > 0) {
-    size_t before = begin - 1;
-    while (before > 0 && (static_cast<uint8_t>(text[before]) & 0xc0U) == 0x80U)
-      --before;
+    const size_t before = begin_of_character(text, begin);
     if (class_of(first_code_point(text.substr(before)).value) != CharClass::Space)
       break;
     begin = before;

@@ -8,6 +8,7 @@
 #include "trireme/core/escape.h"
 #include "trireme/data/bpe.h"
 #include "trireme/data/byte_alphabet.h"
+#include "trireme/data/nfc.h"
 #include "trireme/data/unicode.h"
 #include "trireme/data/utf8.h"
 
@@ -77,12 +78,15 @@ std::optional<int64_t> find_end_of_text(const std::vector<AddedToken>& added) {
   return std::nullopt;
 }
 
-std::vector<AddedToken> normalized_ones(
-    const std::vector<AddedToken>& added, bool wanted) {
+/// Those that are looked for in normalized text, or the others.
+std::vector<AddedToken> added_tokens(const TokenizerSpec& spec, bool normalized) {
   std::vector<AddedToken> tokens;
-  for (const AddedToken& token : added)
-    if (token.normalized == wanted)
+  for (const AddedToken& token : spec.added)
+    if (token.normalized == normalized)
       tokens.push_back(token);
+  for (AddedToken& token : tokens)
+    if (normalized && spec.nfc)
+      token.content = nfc(token.content);
   return tokens;
 }
 
@@ -115,8 +119,8 @@ class BpeTokenizer : public Tokenizer {
 BpeTokenizer::BpeTokenizer(
     const TokenizerSpec& spec, std::string json, const std::string& file)
     : bpe_(bpe_options(spec)),
-      first_(normalized_ones(spec.added, false)),
-      second_(normalized_ones(spec.added, true)),
+      first_(added_tokens(spec, false)),
+      second_(added_tokens(spec, true)),
       nfc_(spec.nfc),
       add_prefix_space_(spec.add_prefix_space),
       splitters_(spec.splitters),
@@ -138,13 +142,6 @@ BpeTokenizer::BpeTokenizer(
           "byte_fallback is set, got none for byte ",
           byte,
           "; tokenize with another program and train on its .bin file"));
-  for (const AddedToken& token : spec.added)
-    if (nfc_ && find_not_nfc(token.content) != token.content.size())
-      throw NotSupported(text(
-          "[data] ",
-          in_quotes(file),
-          ", field added_tokens: expected texts that NFC leaves as they are, got ",
-          in_quotes(token.content)));
 }
 
 /// One text on its way to tokens. The same words come again and again, so their tokens
@@ -158,16 +155,23 @@ class BpeTokenizer::Run {
     tokenizer_.first_.cut(
         text,
         [&](std::string_view rest) {
-          tokenizer_.second_.cut(
-              rest,
-              [&](std::string_view piece) { add_piece(piece); },
-              [&](int64_t token) { add_token(token); });
+          if (tokenizer_.nfc_ && find_not_nfc(rest) != rest.size())
+            add_normalized(nfc(rest));
+          else
+            add_normalized(rest);
         },
         [&](int64_t token) { add_token(token); });
     give();
   }
 
  private:
+  void add_normalized(std::string_view text) {
+    tokenizer_.second_.cut(
+        text,
+        [&](std::string_view piece) { add_piece(piece); },
+        [&](int64_t token) { add_token(token); });
+  }
+
   void add_token(int64_t token) { tokens_.push_back(token); }
 
   void add_piece(std::string_view piece) {
@@ -229,14 +233,6 @@ void BpeTokenizer::encode_to(std::string_view text, const TokenSink& sink) const
     valid = as_utf8(text);
     text = valid;
   }
-  if (const size_t at = nfc_ ? find_not_nfc(text) : text.size(); at != text.size())
-    throw NotSupported(trireme::text(
-        "[data] expected text that normalization form C, which the tokenizer asks for, "
-        "leaves as it is, got ",
-        in_quotes(text.substr(at, 16)),
-        " at byte ",
-        at,
-        "; normalize the text first"));
   Run(*this, sink).add_text(text);
 }
 

@@ -1,4 +1,4 @@
-// Written by tools/unicode_tables.py: do not edit. Unicode 16.0.
+// Written by tools/unicode_tables.py: do not edit.
 #pragma once
 #include <cstdint>
 
@@ -6,8 +6,8 @@ namespace trireme::data {
 
 // clang-format off
 
-/// Where the class of code points changes, in order: the first code point of a run, times 8,
-/// plus the CharClass of the run.
+/// Where the class of code points changes (Unicode 16.0), in order: the first code point of a
+/// run, times 8, plus the CharClass of the run.
 inline constexpr uint32_t kClassRuns[] = {
 0, 78, 112, 262, 268, 293, 300, 349, 356, 387, 468, 485, 508, 521, 732, 757, 764, 773, 777, 988,
 997, 1004, 1013, 1016, 1070, 1072, 1286, 1292, 1301, 1340, 1349, 1361, 1372, 1381, 1384, 1397, 1427,

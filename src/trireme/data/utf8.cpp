@@ -56,6 +56,13 @@ CodePoint first_code_point(std::string_view text) {
   return {value, lead.bytes, true};
 }
 
+size_t begin_of_character(std::string_view text, size_t end) {
+  size_t begin = end == 0 ? 0 : end - 1;
+  while (begin > 0 && (byte_at(text, begin) & 0xc0U) == 0x80U)
+    --begin;
+  return begin;
+}
+
 void append_utf8(std::string& text, char32_t code_point) {
   const auto add = [&](uint32_t byte) { text += static_cast<char>(byte); };
   const auto add_tail = [&](int shift) { add(0x80 | (code_point >> shift & 0x3f)); };

@@ -22,6 +22,9 @@ struct CodePoint {
 /// Unicode standard advises (3.9, table 3-8).
 CodePoint first_code_point(std::string_view text);
 
+/// Where the code point before byte `end` of a valid text begins; 0 at its start.
+size_t begin_of_character(std::string_view text, size_t end);
+
 void append_utf8(std::string& text, char32_t code_point);
 
 /// Where the first bytes are that are no UTF-8; the size of the text if there are none.
