@@ -24,8 +24,11 @@ TEST(TokenSources, OpensTextAndTokenFiles) {
   config.data.path = {folder.write("b.bin", std::string(20, '\1')).string()};
   config.data.held_out = {};
   EXPECT_EQ(open_sources(config).training.size(), 10);
+  EXPECT_EQ(open_sources(config).tokenizer, nullptr);
   config.data.format = "text";
   EXPECT_EQ(open_sources(config).training.size(), 20);
+  config.data.tokenizer = "none";
+  EXPECT_THROW(open_sources(config), InvalidArgument);
 }
 
 TEST(TokenSources, RefusesWhatIsTooShortOrMissing) {

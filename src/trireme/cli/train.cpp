@@ -98,8 +98,9 @@ int run(const TrainArguments& arguments, const std::vector<std::string>& words) 
     }
     ranks = train::fitting_ranks(config.parallelism, available_cores());
     // All that can be wrong is found before ranks start.
-    const auto tokenizer = train::open_tokenizer(config.data.tokenizer);
-    const auto model = train::describe_model(config, tokenizer->vocab_size());
+    const auto tokenizer = train::open_tokenizer(config);
+    const auto model =
+        train::describe_model(config, tokenizer ? tokenizer->vocab_size() : 0);
     const std::string described =
         is_rank() ? "" : train::dry_run(config, model.plan, ranks);
     if (arguments.dry_run) {

@@ -23,7 +23,7 @@ struct ModelConfig {
   int64_t n_kv_heads = 0;
   int64_t hidden_dim = 0;
   int64_t vocab_size = 0;
-  double dropout = 0;
+  double dropout = -1;
   bool tie_embeddings = true;
 };
 
@@ -31,7 +31,7 @@ struct DataConfig {
   std::vector<std::string> path;
   std::vector<std::string> held_out;
   std::string format = "auto";
-  std::string tokenizer = "bytes";
+  std::string tokenizer = "auto";
   bool shuffle = true;
   int64_t prefetch = 2;
 };

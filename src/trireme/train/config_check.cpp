@@ -49,8 +49,8 @@ void check_data(const DataConfig& data) {
       text("wanted data.path with data.format ", data.format,
            ", got none; name the files"));
   need(
-      !data.path.empty() || data.tokenizer == "bytes" || !data.tokenizer.empty(),
-      "wanted data.tokenizer to be bytes or a tokenizer.json, got nothing");
+      !data.tokenizer.empty(),
+      "wanted data.tokenizer to be auto, bytes, none or a tokenizer.json, got nothing");
 }
 
 }  // namespace

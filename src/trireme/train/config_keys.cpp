@@ -33,7 +33,8 @@ std::vector<Key> make_keys() {
       {"model", "hidden_dim", "Width of the feed-forward part; 0: 4 (gpt2) or 8/3 dim",
        SLOT(model, hidden_dim)},
       {"model", "vocab_size", "0: the tokenizer's", SLOT(model, vocab_size)},
-      {"model", "dropout", "Probability, gpt2", SLOT(model, dropout), 0, 0.99},
+      {"model", "dropout", "Probability, gpt2; -1: as config.json says, or none",
+       SLOT(model, dropout), -1, 0.99},
       {"model", "tie_embeddings", "The output layer is the embedding",
        SLOT(model, tie_embeddings)},
 
@@ -43,7 +44,7 @@ std::vector<Key> make_keys() {
        SLOT(data, held_out)},
       {"data", "format", "Of the files", SLOT(data, format), 0, kNoLimit,
        {"auto", "text", "nanogpt", "llm.c", "megatron"}},
-      {"data", "tokenizer", "bytes, or a tokenizer.json (byte-level BPE)",
+      {"data", "tokenizer", "bytes, none, or a tokenizer.json; auto: the model's, or bytes for text",
        SLOT(data, tokenizer)},
       {"data", "shuffle", "A new order every epoch; false: consecutive windows",
        SLOT(data, shuffle)},

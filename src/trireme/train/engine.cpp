@@ -92,6 +92,8 @@ Engine::Engine(
       ranges_of(layout_, stages_),
       {.seed = static_cast<uint64_t>(config.training.seed),
        .dtype = dtype_,
+       .dropout = config.model.dropout < 0 ? std::nullopt
+                                           : std::optional(config.model.dropout),
        .checkpoint = config.activation_checkpoint.mode == "full"});
   make_sync();
   make_pipeline(plan, config);

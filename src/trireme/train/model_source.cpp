@@ -1,5 +1,6 @@
 #include "trireme/train/model_source.h"
 
+#include <algorithm>
 #include <fstream>
 #include <iterator>
 
@@ -27,13 +28,14 @@ std::string read_config(const fs::path& folder) {
 }
 
 Json gpt2_json(const ModelConfig& model) {
+  const double dropout = std::max(0.0, model.dropout);
   Json json{
       {"n_embd", model.dim},
       {"n_layer", model.n_layers},
       {"n_head", model.n_heads},
-      {"resid_pdrop", model.dropout},
-      {"embd_pdrop", model.dropout},
-      {"attn_pdrop", model.dropout}};
+      {"resid_pdrop", dropout},
+      {"embd_pdrop", dropout},
+      {"attn_pdrop", dropout}};
   if (model.hidden_dim != 0)
     json["n_inner"] = model.hidden_dim;
   return json;
@@ -59,7 +61,7 @@ Json own_json(const ModelConfig& model) {
       {"n_heads", model.n_heads},
       {"n_kv_heads", model.n_kv_heads},
       {"hidden_dim", model.hidden_dim},
-      {"dropout", model.dropout}};
+      {"dropout", std::max(0.0, model.dropout)}};
 }
 
 // The config.json of a model that begins from nothing.
@@ -92,6 +94,10 @@ ModelSource describe_model(const Config& config, int64_t vocab_size) {
   const fs::path folder = config.model.hf_assets_path;
   const int64_t wanted =
       config.model.vocab_size != 0 ? config.model.vocab_size : vocab_size;
+  if (folder.empty() && wanted == 0)
+    throw InvalidArgument(
+        "[train] wanted model.vocab_size, since there is no tokenizer to tell it, got 0; "
+        "set it above the largest token of the files");
   ModelSource source;
   source.plan = model::plan_model(
       folder.empty() ? new_config(config, wanted) : read_config(folder));

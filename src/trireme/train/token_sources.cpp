@@ -10,7 +10,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-data::TokenFormat format_of(const std::string& word) {
+data::TokenFormat format_of(const DataConfig& config) {
+  const std::string& word = config.format;
   if (word == "text")
     return data::TokenFormat::Text;
   if (word == "nanogpt")
@@ -19,20 +20,21 @@ data::TokenFormat format_of(const std::string& word) {
     return data::TokenFormat::LlmC;
   if (word == "megatron")
     return data::TokenFormat::Megatron;
-  return data::TokenFormat::Auto;
+  return data::guess_format(config.path.front());
 }
 
 data::TokenFile open_files(
     const std::vector<std::string>& names,
-    const std::string& format,
-    const data::Tokenizer& tokenizer) {
+    data::TokenFormat format,
+    const data::Tokenizer* tokenizer) {
   const std::vector<fs::path> paths(names.begin(), names.end());
-  data::TokenFormat kind = format_of(format);
-  if (kind == data::TokenFormat::Auto)
-    kind = data::guess_format(paths.front());
-  return kind == data::TokenFormat::Text
-             ? data::tokenize_file(paths, tokenizer)
-             : data::open_tokens(paths, {.format = kind});
+  if (format != data::TokenFormat::Text)
+    return data::open_tokens(paths, {.format = format});
+  if (tokenizer == nullptr)
+    throw InvalidArgument(text(
+        "[train] wanted a tokenizer for the text ", in_quotes(names.front()),
+        ", got data.tokenizer none; set it to bytes or to a tokenizer.json"));
+  return data::tokenize_file(paths, *tokenizer);
 }
 
 void check_length(const data::TokenFile& file, int64_t seq_len) {
@@ -60,27 +62,40 @@ fs::path own_text_folder() {
   return folder;
 }
 
-std::shared_ptr<const data::Tokenizer> open_tokenizer(const std::string& word) {
-  return word == "bytes" ? data::byte_tokenizer() : data::load_tokenizer(word);
+std::shared_ptr<const data::Tokenizer> open_tokenizer(const Config& config) {
+  const std::string& word = config.data.tokenizer;
+  if (word == "none")
+    return nullptr;
+  if (word == "bytes")
+    return data::byte_tokenizer();
+  if (word != "auto")
+    return data::load_tokenizer(word);
+  const fs::path beside = fs::path(config.model.hf_assets_path) / "tokenizer.json";
+  std::error_code error;
+  if (!config.model.hf_assets_path.empty() && fs::exists(beside, error))
+    return data::load_tokenizer(beside);
+  const bool text =
+      config.data.path.empty() || format_of(config.data) == data::TokenFormat::Text;
+  return text ? data::byte_tokenizer() : nullptr;
 }
 
 TokenSources open_sources(const Config& config) {
-  std::vector<std::string> training = config.data.path;
-  std::vector<std::string> held_out = config.data.held_out;
-  if (training.empty()) {
+  DataConfig files = config.data;
+  if (files.path.empty()) {
     const fs::path folder = own_text_folder();
-    training = {(folder / "training.txt").string()};
-    if (held_out.empty())
-      held_out = {(folder / "held_out.txt").string()};
+    files.path = {(folder / "training.txt").string()};
+    if (files.held_out.empty())
+      files.held_out = {(folder / "held_out.txt").string()};
   }
-  auto tokenizer = open_tokenizer(config.data.tokenizer);
+  auto tokenizer = open_tokenizer(config);
+  const data::TokenFormat format = format_of(files);
   TokenSources sources{
       .tokenizer = tokenizer,
-      .training = open_files(training, config.data.format, *tokenizer),
+      .training = open_files(files.path, format, tokenizer.get()),
       .held_out = std::nullopt};
   check_length(sources.training, config.training.seq_len);
-  if (!held_out.empty()) {
-    sources.held_out = open_files(held_out, config.data.format, *tokenizer);
+  if (!files.held_out.empty()) {
+    sources.held_out = open_files(files.held_out, format, tokenizer.get());
     check_length(*sources.held_out, config.training.seq_len);
   }
   return sources;

@@ -13,6 +13,7 @@ namespace trireme::train {
 
 /// The tokens to train on and to evaluate on.
 struct TokenSources {
+  /// Null if there is none, as for files of tokens.
   std::shared_ptr<const data::Tokenizer> tokenizer;
   data::TokenFile training;
   std::optional<data::TokenFile> held_out;
@@ -26,7 +27,8 @@ TokenSources open_sources(const Config& config);
 /// own folder. NotSupported if it is not there.
 std::filesystem::path own_text_folder();
 
-/// bytes, or the path of a tokenizer.json.
-std::shared_ptr<const data::Tokenizer> open_tokenizer(const std::string& word);
+/// What data.tokenizer asks for; null for none. auto: the tokenizer.json of
+/// model.hf_assets_path; without one bytes for text, and none for tokens.
+std::shared_ptr<const data::Tokenizer> open_tokenizer(const Config& config);
 
 }  // namespace trireme::train

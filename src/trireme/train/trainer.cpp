@@ -31,6 +31,10 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
+int64_t vocabulary_of(const TokenSources& sources) {
+  return sources.tokenizer == nullptr ? 0 : sources.tokenizer->vocab_size();
+}
+
 /// Everything of one rank's job; one member function a phase.
 class Job {
  public:
@@ -40,7 +44,7 @@ class Job {
         options_(options),
         folder_(open_run_folder(config)),
         sources_(open_sources(config)),
-        model_(describe_model(config, sources_.tokenizer->vocab_size())),
+        model_(describe_model(config, vocabulary_of(sources_))),
         degrees_(choose_degrees(
             config.parallelism,
             world.size(),
@@ -206,7 +210,7 @@ void Job::save() {
     return;
   result_.checkpoint = save_state(
                            world_, folder_.checkpoints, state_, model_.plan, config_,
-                           sources_.tokenizer->to_json(), *engine_)
+                           sources_.tokenizer, *engine_)
                            .string();
 }
 
@@ -275,7 +279,7 @@ void Job::conclude() {
       .plan = model_.plan,
       .last_step = last_step_,
       .folder = folder_,
-      .tokenizer = *sources_.tokenizer,
+      .tokenizer = sources_.tokenizer.get(),
       .options = options_};
   result_.sample = conclude_run(request, *engine_, result_);
 }

@@ -24,9 +24,9 @@ std::string take_sample(const ReportRequest& request, Engine& engine) {
   for (const pipe::LayerList& layers : engine.layers())
     stages.decoders.push_back(std::make_unique<model::Decoder>(layers));
   const Generated made = generate(
-      engine.pipeline().group(), stages, request.tokenizer.encode(kPrompt),
+      engine.pipeline().group(), stages, request.tokenizer->encode(kPrompt),
       {.max_new_tokens = 300}, request.plan.max_positions);
-  return data::as_utf8(request.tokenizer.decode(made.ids));
+  return data::as_utf8(request.tokenizer->decode(made.ids));
 }
 
 /// What a terminal can show of the last step.
@@ -83,7 +83,8 @@ std::string rounded(double value) {
 
 std::string conclude_run(
     const ReportRequest& request, Engine& engine, const TrainResult& result) {
-  const std::string sample = result.stopped ? "" : take_sample(request, engine);
+  const bool sampled = !result.stopped && request.tokenizer != nullptr;
+  const std::string sample = sampled ? take_sample(request, engine) : "";
   if (request.world.rank() != 0 || request.options.report == nullptr)
     return sample;
   std::ostream& out = *request.options.report;

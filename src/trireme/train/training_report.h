@@ -19,7 +19,8 @@ struct ReportRequest {
   const model::ModelPlan& plan;
   const pipe::StepReport& last_step;
   const RunFolder& folder;
-  const data::Tokenizer& tokenizer;
+  /// Null: there is no sample to show.
+  const data::Tokenizer* tokenizer;
   const TrainerOptions& options;
 };
 

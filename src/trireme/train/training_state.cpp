@@ -99,7 +99,7 @@ fs::path save_state(
     const TrainingState& state,
     const model::ModelPlan& plan,
     const Config& config,
-    const std::string& tokenizer_json,
+    const std::shared_ptr<const data::Tokenizer>& tokenizer,
     Engine& engine) {
   const FirstNames names(plan);
   ckpt::CheckpointContent content;
@@ -116,7 +116,8 @@ fs::path save_state(
       {"step", state.step}, {"tokens", state.tokens}, {"replay", replay_facts(config)}};
   content.texts["config.json"] = model::config_for_saving(plan, engine.dtype());
   content.texts[kTrainerFile] = trainer.dump(2) + "\n";
-  content.texts["tokenizer.json"] = tokenizer_json;
+  if (tokenizer != nullptr)
+    content.texts["tokenizer.json"] = tokenizer->to_json();
   return ckpt::save_checkpoint(
       world, root, state.step, content,
       {.keep = static_cast<int>(config.checkpoint.keep_latest_k)});

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "trireme/comm/group.h"
+#include "trireme/data/tokenizer.h"
 #include "trireme/model/model_plan.h"
 #include "trireme/train/config.h"
 #include "trireme/train/engine.h"
@@ -20,14 +21,14 @@ struct TrainingState {
   int64_t tokens = 0;
 };
 
-/// Writes ROOT/step-N. Collective over the world.
+/// Writes ROOT/step-N, with the tokenizer if there is one. Collective over the world.
 std::filesystem::path save_state(
     const comm::Group& world,
     const std::filesystem::path& root,
     const TrainingState& state,
     const model::ModelPlan& plan,
     const Config& config,
-    const std::string& tokenizer_json,
+    const std::shared_ptr<const data::Tokenizer>& tokenizer,
     Engine& engine);
 
 /// Loads a checkpoint into an engine of any layout. InvalidArgument if it belongs to

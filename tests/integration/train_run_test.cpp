@@ -1,0 +1,147 @@
+// `trireme train` and `trireme sample` as programs: signals, kill -9, exit codes.
+#include <filesystem>
+#include <random>
+
+#include <gtest/gtest.h>
+
+#include "../launch/launched.h"
+#include "trireme/ckpt/checkpoint.h"
+#include "trireme/testing/scratch_folder.h"
+
+namespace trireme::launch {
+namespace {
+
+namespace fs = std::filesystem;
+
+class TrainRunProcs : public ::testing::Test {
+ protected:
+  using Words = std::vector<std::string>;
+
+  ~TrainRunProcs() override { EXPECT_TRUE(mark_.gone_within(10s)); }
+
+  /// A tiny job in a folder whose name is the mark, so that its processes are found.
+  Words train(const Words& more = {}) const {
+    Words all{
+        TRIREME_PROGRAM, "train",
+        "--job.dump_folder", run_.string(),
+        "--data.path", text_,
+        "--model.dim", "16", "--model.n_layers", "2", "--model.n_heads", "2",
+        "--training.seq_len", "8", "--training.global_batch_size", "4",
+        "--parallelism.ranks", "2",
+        "--parallelism.pipeline_parallel_schedule", "1F1B",
+        "--checkpoint.resume", "auto"};
+    all.insert(all.end(), more.begin(), more.end());
+    return all;
+  }
+
+  int run(const Words& words) {
+    Launched launched(words);
+    const Ending ending = launched.finish();
+    out_ = launched.out();
+    err_ = launched.err();
+    EXPECT_EQ(ending.signal, 0) << err_;
+    return ending.exit_code;
+  }
+
+  void expect(const std::string& all, const std::string& part) const {
+    EXPECT_NE(all.find(part), std::string::npos) << part << " in\n" << all;
+  }
+
+  const testing::ScratchFolder folder_;
+  const Mark mark_;
+  const fs::path run_ = folder_.path() / mark_.word();
+  const std::string text_ =
+      folder_.write("text.txt", std::string(40'000, 'x') + std::string(4'000, 'y'))
+          .string();
+  std::string out_;
+  std::string err_;
+};
+
+TEST_F(TrainRunProcs, StopsWithACheckpointAndGoesOn) {
+  int64_t done = 0;
+  for (const int signal : {SIGTERM, SIGUSR1}) {
+    Launched launched(
+        train({"--training.steps", "1000000", "--metrics.log_freq", "1"}));
+    ASSERT_TRUE(launched.says("loss ")) << launched.err();
+    launched.kill(signal);
+    EXPECT_EQ(launched.finish(), Ending{.exit_code = 75}) << launched.err();
+    expect(launched.out(), "go on with: trireme train ");
+    const ckpt::Checkpoint checkpoint(*ckpt::latest_checkpoint(run_ / "checkpoint"));
+    EXPECT_GT(checkpoint.step(), done);
+    done = checkpoint.step();
+  }
+  EXPECT_EQ(run(train({"--training.steps", std::to_string(done + 2)})), 0) << err_;
+  expect(err_, text("going on after step ", done));
+  expect(out_, "a sample:");
+}
+
+TEST_F(TrainRunProcs, KillsAtAnyMomentLeaveTheCheckpointBefore) {
+  std::mt19937 random(std::random_device{}());
+  int64_t done = 0;
+  for (int round = 0; round < 20; ++round) {
+    Launched launched(train(
+        {"--training.steps", "1000000", "--metrics.log_freq", "1",
+         "--checkpoint.interval", "1"}));
+    ASSERT_TRUE(launched.says("loss ")) << launched.err();
+    std::this_thread::sleep_for(std::chrono::milliseconds(random() % 100));
+    launched.kill(SIGKILL);
+    launched.finish();
+    ASSERT_TRUE(mark_.gone_within(10s));
+    const auto latest = ckpt::latest_checkpoint(run_ / "checkpoint");
+    if (!latest) {
+      EXPECT_EQ(done, 0);  // the very first one was killed
+      continue;
+    }
+    const ckpt::Checkpoint checkpoint(*latest);
+    EXPECT_GE(checkpoint.step(), done);
+    done = checkpoint.step();
+    for (const std::string& name : checkpoint.weights().names())
+      EXPECT_GT(checkpoint.weights().read(name).numel(), 0);
+  }
+  EXPECT_GT(done, 0);
+  EXPECT_EQ(run(train({"--training.steps", std::to_string(done + 1)})), 0) << err_;
+}
+
+TEST_F(TrainRunProcs, SamplesFromItsCheckpoints) {
+  ASSERT_EQ(run(train({"--training.steps", "2"})), 0) << err_;
+  const Words sample{
+      TRIREME_PROGRAM, "sample", "--model", (run_ / "checkpoint/step-2").string(),
+      "--prompt", "xxx", "--max-new-tokens", "4", "--format", "json"};
+  ASSERT_EQ(run(sample), 0) << err_;
+  const std::string one = out_;
+  expect(one, R"({"ids":[120,120,120,)");
+  expect(one, R"("logprobs":[-)");
+  Words two = sample;
+  two.insert(two.end(), {"--ranks", "2"});
+  ASSERT_EQ(run(two), 0) << err_;
+  EXPECT_EQ(out_, one);
+}
+
+TEST_F(TrainRunProcs, WrongWordsAreFoundBeforeRanksStart) {
+  EXPECT_EQ(run(train({"--training.step", "2"})), 2);
+  expect(err_, "did you mean training.steps?");
+  EXPECT_EQ(run(train({"--model.n_heads", "3"})), 2);
+  expect(err_, "a multiple of model.n_heads");
+  EXPECT_EQ(run({TRIREME_PROGRAM, "train", "/no/such.toml"}), 2);
+  EXPECT_EQ(run({TRIREME_PROGRAM, "sample", "--model", "/no/such"}), 2);
+  expect(err_, "without config.json");
+  EXPECT_FALSE(fs::exists(run_));
+}
+
+TEST_F(TrainRunProcs, PrintsAndChecksWithoutRunning) {
+  ASSERT_EQ(run(train({"--print-config"})), 0);
+  expect(out_, "[training]\n");
+  const std::string file = folder_.write("job.toml", out_).string();
+  ASSERT_EQ(run({TRIREME_PROGRAM, "train", file, "--print-config"}), 0) << err_;
+  expect(out_, "seq_len = 8 ");
+  ASSERT_EQ(
+      run({TRIREME_PROGRAM, "train", "--dry-run", "--parallelism.ranks", "4096",
+           "--training.global_batch_size", "16384"}),
+      0)
+      << err_;
+  expect(out_, "4096 ranks: 2048 pipelines of 2");
+  EXPECT_FALSE(fs::exists(run_));
+}
+
+}  // namespace
+}  // namespace trireme::launch
