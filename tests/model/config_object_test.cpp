@@ -95,5 +95,17 @@ TEST(ConfigObject, SaysWhatIsNotSupported) {
       R"([model] config.json: "act": "gelu" is not known; take relu)");
 }
 
+TEST(ConfigObject, SizesAreChecked) {
+  check_at_least_one("a", 1);
+  check_divides("a", 6, "b", 3);
+  EXPECT_TRUE(contains(
+      message_of<InvalidArgument>([] { check_at_least_one("a", 0); }),
+      "wanted \"a\" of at least 1, got 0"));
+  for (const int64_t part : {0, 4})
+    EXPECT_TRUE(contains(
+        message_of<InvalidArgument>([&] { check_divides("a", 6, "b", part); }),
+        text("wanted \"a\" that \"b\" divides, got 6 and ", part)));
+}
+
 }  // namespace
 }  // namespace trireme::model

@@ -172,4 +172,23 @@ std::string ConfigObject::dump() const {
   return text(content_->json.dump(2, ' ', false, kReplace), "\n");
 }
 
+void check_at_least_one(const char* key, int64_t value) {
+  if (value < 1)
+    throw InvalidArgument(
+        text("[model] wanted \"", key, "\" of at least 1, got ", value));
+}
+
+void check_divides(const char* key, int64_t value, const char* part_key, int64_t part) {
+  if (part == 0 || value % part != 0)
+    throw InvalidArgument(text(
+        "[model] wanted \"",
+        key,
+        "\" that \"",
+        part_key,
+        "\" divides, got ",
+        value,
+        " and ",
+        part));
+}
+
 }  // namespace trireme::model

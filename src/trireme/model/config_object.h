@@ -57,4 +57,9 @@ class ConfigObject {
   std::string where_;
 };
 
+/// InvalidArgument names the key of a size that is no size.
+void check_at_least_one(const char* key, int64_t value);
+/// InvalidArgument names both keys unless `part` divides `value`.
+void check_divides(const char* key, int64_t value, const char* part_key, int64_t part);
+
 }  // namespace trireme::model

@@ -81,24 +81,14 @@ std::string to_json(const Gpt2Config& config) {
 }
 
 void check(const Gpt2Config& config) {
-  const auto at_least_one = [](const char* key, int64_t value) {
-    if (value < 1)
-      throw InvalidArgument(
-          text("[model] wanted \"", key, "\" of at least 1, got ", value));
-  };
-  at_least_one("vocab_size", config.vocab_size);
-  at_least_one("n_positions", config.n_positions);
-  at_least_one("n_embd", config.n_embd);
-  at_least_one("n_layer", config.n_layer);
-  at_least_one("n_head", config.n_head);
+  check_at_least_one("vocab_size", config.vocab_size);
+  check_at_least_one("n_positions", config.n_positions);
+  check_at_least_one("n_embd", config.n_embd);
+  check_at_least_one("n_layer", config.n_layer);
+  check_at_least_one("n_head", config.n_head);
   if (config.n_inner)
-    at_least_one("n_inner", *config.n_inner);
-  if (config.n_embd % config.n_head != 0)
-    throw InvalidArgument(text(
-        "[model] wanted \"n_embd\" that \"n_head\" divides, got ",
-        config.n_embd,
-        " and ",
-        config.n_head));
+    check_at_least_one("n_inner", *config.n_inner);
+  check_divides("n_embd", config.n_embd, "n_head", config.n_head);
   for (const double p : {config.resid_pdrop, config.embd_pdrop, config.attn_pdrop})
     if (!(p >= 0 && p < 1))
       throw InvalidArgument(text(

@@ -79,6 +79,26 @@ nlohmann::ordered_json scaling_json(const LlamaConfig& config) {
   return json;
 }
 
+void check_sizes(const LlamaConfig& config) {
+  const int64_t heads = config.num_attention_heads;
+  check_at_least_one("vocab_size", config.vocab_size);
+  check_at_least_one("hidden_size", config.hidden_size);
+  check_at_least_one("intermediate_size", config.intermediate_size);
+  check_at_least_one("num_hidden_layers", config.num_hidden_layers);
+  check_at_least_one("num_attention_heads", heads);
+  check_at_least_one("num_key_value_heads", config.key_value_heads());
+  check_at_least_one("max_position_embeddings", config.max_position_embeddings);
+  if (!config.head_dim)
+    check_divides("hidden_size", config.hidden_size, "num_attention_heads", heads);
+  check_at_least_one("head_dim", config.size_of_head());
+  check_divides(
+      "num_attention_heads", heads, "num_key_value_heads", config.key_value_heads());
+  if (config.size_of_head() % 2 != 0)
+    throw InvalidArgument(text(
+        "[model] wanted an even \"head_dim\", whose halves are turned, got ",
+        config.size_of_head()));
+}
+
 }  // namespace
 
 LlamaConfig parse_llama_config(const std::string& config_json) {
@@ -127,47 +147,7 @@ std::string to_json(const LlamaConfig& config) {
 }
 
 void check(const LlamaConfig& config) {
-  const auto at_least_one = [](const char* key, int64_t value) {
-    if (value < 1)
-      throw InvalidArgument(
-          text("[model] wanted \"", key, "\" of at least 1, got ", value));
-  };
-  const auto divides =
-      [](const char* key, int64_t value, const char* by, int64_t part) {
-        if (value % part != 0)
-          throw InvalidArgument(text(
-              "[model] wanted \"",
-              key,
-              "\" that \"",
-              by,
-              "\" divides, got ",
-              value,
-              " and ",
-              part));
-      };
-  at_least_one("vocab_size", config.vocab_size);
-  at_least_one("hidden_size", config.hidden_size);
-  at_least_one("intermediate_size", config.intermediate_size);
-  at_least_one("num_hidden_layers", config.num_hidden_layers);
-  at_least_one("num_attention_heads", config.num_attention_heads);
-  at_least_one("num_key_value_heads", config.key_value_heads());
-  at_least_one("max_position_embeddings", config.max_position_embeddings);
-  if (!config.head_dim)
-    divides(
-        "hidden_size",
-        config.hidden_size,
-        "num_attention_heads",
-        config.num_attention_heads);
-  at_least_one("head_dim", config.size_of_head());
-  divides(
-      "num_attention_heads",
-      config.num_attention_heads,
-      "num_key_value_heads",
-      config.key_value_heads());
-  if (config.size_of_head() % 2 != 0)
-    throw InvalidArgument(text(
-        "[model] wanted an even \"head_dim\", whose halves are turned, got ",
-        config.size_of_head()));
+  check_sizes(config);
   if (!(config.attention_dropout >= 0 && config.attention_dropout < 1))
     throw InvalidArgument(text(
         "[model] wanted \"attention_dropout\" in [0, 1), got ",
