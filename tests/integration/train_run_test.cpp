@@ -62,7 +62,7 @@ TEST_F(TrainRunProcs, StopsWithACheckpointAndGoesOn) {
   for (const int signal : {SIGTERM, SIGUSR1}) {
     Launched launched(
         train({"--training.steps", "1000000", "--metrics.log_freq", "1"}));
-    ASSERT_TRUE(launched.says("loss ")) << launched.err();
+    ASSERT_TRUE(launched.complains("loss ")) << launched.err();
     launched.kill(signal);
     EXPECT_EQ(launched.finish(), Ending{.exit_code = 75}) << launched.err();
     expect(launched.out(), "go on with: trireme train ");
@@ -82,7 +82,7 @@ TEST_F(TrainRunProcs, KillsAtAnyMomentLeaveTheCheckpointBefore) {
     Launched launched(train(
         {"--training.steps", "1000000", "--metrics.log_freq", "1",
          "--checkpoint.interval", "1"}));
-    ASSERT_TRUE(launched.says("loss ")) << launched.err();
+    ASSERT_TRUE(launched.complains("loss ")) << launched.err();
     std::this_thread::sleep_for(std::chrono::milliseconds(random() % 100));
     launched.kill(SIGKILL);
     launched.finish();
