@@ -27,7 +27,7 @@ Outcome run(std::vector<const char*> words) {
 }
 
 TEST(Commands, HelpWithEachAndAnExample) {
-  for (const char* command : {"train", "bench", "doctor"}) {
+  for (const char* command : {"train", "sample", "bench", "doctor"}) {
     const Outcome outcome = run({command, "--help"});
     EXPECT_EQ(outcome.code, 0);
     EXPECT_EQ(outcome.err, "");
@@ -46,7 +46,7 @@ TEST(Commands, WrongUsageIsTwo) {
   for (const auto& words :
        {std::vector<const char*>{},
         {"unknown"},
-        {"train", "--unknown"},
+        {"sample", "--unknown"},
         {"doctor", "x"}}) {
     const Outcome outcome = run(words);
     EXPECT_EQ(outcome.code, 2);

@@ -35,6 +35,7 @@ TEST(Front, HelpsWithAnExampleOfEachCommand) {
     for (const char* part :
          {"Commands:",
           "  trireme train\n",
+          "  trireme sample --model",
           "  trireme run -n 4 -- ./program\n",
           "  trireme bench comm",
           "  trireme doctor\n"})
@@ -66,7 +67,8 @@ TEST(Front, NamesTheNearestCommand) {
   const Outcome outcome = run({"doctr\n", "--json"});
   EXPECT_EQ(outcome.code, 2);
   EXPECT_EQ(outcome.out, "");
-  EXPECT_TRUE(outcome.err.starts_with("trireme: [cli] wanted a command (train, run, "))
+  EXPECT_TRUE(
+      outcome.err.starts_with("trireme: [cli] wanted a command (train, sample, run, "))
       << outcome.err;
   EXPECT_TRUE(
       outcome.err.ends_with("doctor), got \"doctr\\n\"; did you mean \"trireme "

@@ -9,6 +9,7 @@
 #include "trireme/ckpt/checkpoint.h"
 #include "trireme/comm/init.h"
 #include "trireme/core/error.h"
+#include "trireme/testing/peer.h"
 #include "trireme/testing/scratch_folder.h"
 
 namespace trireme::ckpt {
@@ -56,9 +57,10 @@ CheckpointContent share_of(const WeightFiles& model, int rank, int ranks) {
 }
 
 TEST(CheckpointPeer, FilesMoveBothWays) {
+  const std::string missing = testing::peer_missing({"safetensors", "transformers"});
+  if (!missing.empty())
+    GTEST_SKIP() << missing;
   const char* python = std::getenv("TRIREME_PYTHON");
-  if (python == nullptr)
-    GTEST_SKIP() << "TRIREME_PYTHON is not set; run ./trireme test";
   const testing::ScratchFolder folder;
   ASSERT_NO_FATAL_FAILURE(run_python(python, "make", folder.path()));
   write_ours(folder.path() / "theirs.safetensors", folder.path() / "ours.safetensors");

@@ -13,6 +13,7 @@
 #include "trireme/data/tokenizer.h"
 #include "trireme/data/unicode.h"
 #include "trireme/data/utf8.h"
+#include "trireme/testing/peer.h"
 #include "trireme/testing/scratch_folder.h"
 
 namespace trireme::data {
@@ -25,9 +26,9 @@ using Tokens = std::vector<int64_t>;
 class DataPeer : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
-    const char* python = std::getenv("TRIREME_PYTHON");
-    if (python == nullptr)
+    if (!testing::peer_missing({"tokenizers", "numpy"}).empty())
       return;
+    const char* python = std::getenv("TRIREME_PYTHON");
     folder_ = std::make_unique<testing::ScratchFolder>();
     const std::string command = text(
         python,
@@ -43,7 +44,7 @@ class DataPeer : public ::testing::Test {
 
   void SetUp() override {
     if (!folder_)
-      GTEST_SKIP() << "TRIREME_PYTHON is not set; run ./trireme test";
+      GTEST_SKIP() << testing::peer_missing({"tokenizers", "numpy"});
   }
 
   static std::filesystem::path path(const std::string& name) {

@@ -14,6 +14,7 @@
 #include "trireme/model/build_stages.h"
 #include "trireme/model/registry.h"
 #include "trireme/model/weights.h"
+#include "trireme/testing/peer.h"
 #include "trireme/testing/scratch_folder.h"
 
 namespace trireme::model {
@@ -80,7 +81,7 @@ void expect_close(
 class ModelPeer : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
-    if (std::getenv("TRIREME_PYTHON") == nullptr)
+    if (!testing::peer_missing({"transformers"}).empty())
       return;
     made_ = std::make_unique<testing::ScratchFolder>();
     run_script("make", made_->path());
@@ -88,7 +89,7 @@ class ModelPeer : public ::testing::Test {
   static void TearDownTestSuite() { made_.reset(); }
   void SetUp() override {
     if (!made_)
-      GTEST_SKIP() << "TRIREME_PYTHON is not set; run ./trireme test";
+      GTEST_SKIP() << testing::peer_missing({"transformers"});
     for (const auto& entry : fs::directory_iterator(made_->path()))
       cases_.emplace_back(entry.path());
     ASSERT_EQ(cases_.size(), 15U);

@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "../launch/launched.h"
+#include "trireme/testing/peer.h"
 #include "trireme/testing/scratch_folder.h"
 
 namespace trireme::launch {
@@ -21,9 +22,14 @@ using nlohmann::json;
 class TrainPeer : public ::testing::Test {
  protected:
   void SetUp() override {
-    if (std::getenv("TRIREME_PYTHON") == nullptr)
-      GTEST_SKIP() << "TRIREME_PYTHON is not set";
-    run({std::getenv("TRIREME_PYTHON"), "-B", TRAIN_MODELS, "make",
+    const std::string missing = testing::peer_missing({"transformers", "numpy"});
+    if (!missing.empty())
+      GTEST_SKIP() << missing;
+    run(
+        {std::getenv("TRIREME_PYTHON"),
+         "-B",
+         TRAIN_MODELS,
+         "make",
          folder_.path().string()});
   }
 
@@ -41,17 +47,35 @@ class TrainPeer : public ::testing::Test {
   /// Ten steps on consecutive windows, as the other side takes them.
   std::vector<json> train(const std::string& model, int pp, int dp) const {
     const fs::path run_folder = folder_.path() / text(model, "-", pp, "-", dp);
-    run({TRIREME_PROGRAM, "train",
-         "--job.dump_folder", run_folder.string(),
-         "--model.hf_assets_path", (folder_.path() / model).string(),
-         "--data.path", (folder_.path() / "tokens.bin").string(),
-         "--data.shuffle", "false",
-         "--training.seq_len", "16", "--training.global_batch_size", "4",
-         "--training.steps", "10", "--lr_scheduler.warmup_steps", "3",
-         "--lr_scheduler.decay_type", "linear", "--optimizer.lr", "3e-3",
-         "--parallelism.pipeline_parallel_schedule", "1F1B",
-         "--parallelism.pipeline_parallel_degree", std::to_string(pp),
-         "--parallelism.data_parallel_replicate_degree", std::to_string(dp)});
+    run(
+        {TRIREME_PROGRAM,
+         "train",
+         "--job.dump_folder",
+         run_folder.string(),
+         "--model.hf_assets_path",
+         (folder_.path() / model).string(),
+         "--data.path",
+         (folder_.path() / "tokens.bin").string(),
+         "--data.shuffle",
+         "false",
+         "--training.seq_len",
+         "16",
+         "--training.global_batch_size",
+         "4",
+         "--training.steps",
+         "10",
+         "--lr_scheduler.warmup_steps",
+         "3",
+         "--lr_scheduler.decay_type",
+         "linear",
+         "--optimizer.lr",
+         "3e-3",
+         "--parallelism.pipeline_parallel_schedule",
+         "1F1B",
+         "--parallelism.pipeline_parallel_degree",
+         std::to_string(pp),
+         "--parallelism.data_parallel_replicate_degree",
+         std::to_string(dp)});
     std::vector<json> steps;
     std::istringstream lines(read(run_folder / "metrics.jsonl"));
     for (std::string line; std::getline(lines, line);)
@@ -86,17 +110,29 @@ TEST_F(TrainPeer, GreedyTextIsThatOfTransformers) {
     const json theirs = json::parse(
         run({std::getenv("TRIREME_PYTHON"), "-B", TRAIN_MODELS, "greedy", path}));
     for (const char* ranks : {"1", "2"}) {
-      const json ours = json::parse(
-          run({TRIREME_PROGRAM, "sample", "--model", path, "--prompt-ids", "3,1,4",
-               "--max-new-tokens", "12", "--temperature", "0", "--format", "json",
-               "--ranks", ranks}));
+      const json ours = json::parse(run(
+          {TRIREME_PROGRAM,
+           "sample",
+           "--model",
+           path,
+           "--prompt-ids",
+           "3,1,4",
+           "--max-new-tokens",
+           "12",
+           "--temperature",
+           "0",
+           "--format",
+           "json",
+           "--ranks",
+           ranks}));
       EXPECT_EQ(ours["ids"], theirs["ids"]);
       EXPECT_EQ(ours["new_ids"], theirs["new_ids"]);
       EXPECT_TRUE(ours["text"].is_null());
       ASSERT_EQ(ours["logprobs"].size(), theirs["logprobs"].size());
       for (size_t i = 0; i < ours["logprobs"].size(); ++i)
         EXPECT_NEAR(
-            ours["logprobs"][i].get<double>(), theirs["logprobs"][i].get<double>(),
+            ours["logprobs"][i].get<double>(),
+            theirs["logprobs"][i].get<double>(),
             1e-4);
     }
   }

@@ -22,14 +22,28 @@ class TrainRunProcs : public ::testing::Test {
   /// A tiny job in a folder whose name is the mark, so that its processes are found.
   Words train(const Words& more = {}) const {
     Words all{
-        TRIREME_PROGRAM, "train",
-        "--job.dump_folder", run_.string(),
-        "--data.path", text_,
-        "--model.dim", "16", "--model.n_layers", "2", "--model.n_heads", "2",
-        "--training.seq_len", "8", "--training.global_batch_size", "4",
-        "--parallelism.ranks", "2",
-        "--parallelism.pipeline_parallel_schedule", "1F1B",
-        "--checkpoint.resume", "auto"};
+        TRIREME_PROGRAM,
+        "train",
+        "--job.dump_folder",
+        run_.string(),
+        "--data.path",
+        text_,
+        "--model.dim",
+        "16",
+        "--model.n_layers",
+        "2",
+        "--model.n_heads",
+        "2",
+        "--training.seq_len",
+        "8",
+        "--training.global_batch_size",
+        "4",
+        "--parallelism.ranks",
+        "2",
+        "--parallelism.pipeline_parallel_schedule",
+        "1F1B",
+        "--checkpoint.resume",
+        "auto"};
     all.insert(all.end(), more.begin(), more.end());
     return all;
   }
@@ -80,8 +94,12 @@ TEST_F(TrainRunProcs, KillsAtAnyMomentLeaveTheCheckpointBefore) {
   int64_t done = 0;
   for (int round = 0; round < 20; ++round) {
     Launched launched(train(
-        {"--training.steps", "1000000", "--metrics.log_freq", "1",
-         "--checkpoint.interval", "1"}));
+        {"--training.steps",
+         "1000000",
+         "--metrics.log_freq",
+         "1",
+         "--checkpoint.interval",
+         "1"}));
     ASSERT_TRUE(launched.complains("loss ")) << launched.err();
     std::this_thread::sleep_for(std::chrono::milliseconds(random() % 100));
     launched.kill(SIGKILL);
@@ -105,8 +123,16 @@ TEST_F(TrainRunProcs, KillsAtAnyMomentLeaveTheCheckpointBefore) {
 TEST_F(TrainRunProcs, SamplesFromItsCheckpoints) {
   ASSERT_EQ(run(train({"--training.steps", "2"})), 0) << err_;
   const Words sample{
-      TRIREME_PROGRAM, "sample", "--model", (run_ / "checkpoint/step-2").string(),
-      "--prompt", "xxx", "--max-new-tokens", "4", "--format", "json"};
+      TRIREME_PROGRAM,
+      "sample",
+      "--model",
+      (run_ / "checkpoint/step-2").string(),
+      "--prompt",
+      "xxx",
+      "--max-new-tokens",
+      "4",
+      "--format",
+      "json"};
   ASSERT_EQ(run(sample), 0) << err_;
   const std::string one = out_;
   expect(one, R"({"ids":[120,120,120,)");
@@ -135,8 +161,14 @@ TEST_F(TrainRunProcs, PrintsAndChecksWithoutRunning) {
   ASSERT_EQ(run({TRIREME_PROGRAM, "train", file, "--print-config"}), 0) << err_;
   expect(out_, "seq_len = 8 ");
   ASSERT_EQ(
-      run({TRIREME_PROGRAM, "train", "--dry-run", "--parallelism.ranks", "4096",
-           "--training.global_batch_size", "16384"}),
+      run(
+          {TRIREME_PROGRAM,
+           "train",
+           "--dry-run",
+           "--parallelism.ranks",
+           "4096",
+           "--training.global_batch_size",
+           "16384"}),
       0)
       << err_;
   expect(out_, "4096 ranks: 2048 pipelines of 2");

@@ -48,23 +48,35 @@ TEST(ConfigFile, MistakesHaveFileAndLine) {
       toml_error("[training]\nsteps = \"12\"\n"),
       "[train] job.toml:2: wanted training.steps to be a whole number of at least 1, "
       "got \"12\"");
-  EXPECT_NE(toml_error("[training]\nsteps = \n").find("job.toml:2: wanted TOML"),
-            std::string::npos);
-  EXPECT_NE(toml_error("steps = 3\n").find("job.toml:1: wanted a section, got the key "
-                                           "\"steps\" outside of one"),
-            std::string::npos);
-  EXPECT_NE(toml_error("[data]\npath = [1]\n").find("a value of another kind"),
-            std::string::npos);
-  EXPECT_NE(toml_error("[data]\npath = 1979-05-27\n").find("a value of another kind"),
-            std::string::npos);
+  EXPECT_NE(
+      toml_error("[training]\nsteps = \n").find("job.toml:2: wanted TOML"),
+      std::string::npos);
+  EXPECT_NE(
+      toml_error("steps = 3\n")
+          .find("job.toml:1: wanted a section, got the key "
+                "\"steps\" outside of one"),
+      std::string::npos);
+  EXPECT_NE(
+      toml_error("[data]\npath = [1]\n").find("a value of another kind"),
+      std::string::npos);
+  EXPECT_NE(
+      toml_error("[data]\npath = 1979-05-27\n").find("a value of another kind"),
+      std::string::npos);
 }
 
 TEST(ConfigFile, ReadsTheCommandLine) {
   Config config;
   read_arguments(
-      config, {"--training.steps", "3", "--optimizer.lr=1e-2", "--data.shuffle",
-               "--data.path", "a.txt,b.txt", "--data.shuffle", "false",
-               "--checkpoint.enable"});
+      config,
+      {"--training.steps",
+       "3",
+       "--optimizer.lr=1e-2",
+       "--data.shuffle",
+       "--data.path",
+       "a.txt,b.txt",
+       "--data.shuffle",
+       "false",
+       "--checkpoint.enable"});
   EXPECT_EQ(config.training.steps, 3);
   EXPECT_EQ(config.optimizer.lr, 0.01);
   EXPECT_FALSE(config.data.shuffle);
@@ -77,13 +89,17 @@ TEST(ConfigFile, RefusesWrongWords) {
     Config config;
     return error_of([&] { read_arguments(config, words); });
   };
-  EXPECT_NE(read({"--training.steps"}).find("wanted a whole number of at least 1 behind "
-                                            "--training.steps, got nothing"),
-            std::string::npos);
-  EXPECT_NE(read({"steps"}).find("wanted --section.key value, got \"steps\""),
-            std::string::npos);
-  EXPECT_NE(read({"--steps", "3"}).find("wanted --section.key, got \"--steps\""),
-            std::string::npos);
+  EXPECT_NE(
+      read({"--training.steps"})
+          .find("wanted a whole number of at least 1 behind "
+                "--training.steps, got nothing"),
+      std::string::npos);
+  EXPECT_NE(
+      read({"steps"}).find("wanted --section.key value, got \"steps\""),
+      std::string::npos);
+  EXPECT_NE(
+      read({"--steps", "3"}).find("wanted --section.key, got \"--steps\""),
+      std::string::npos);
   EXPECT_NE(read({"--training.steps", "many"}).find("got \"many\""), std::string::npos);
   EXPECT_NE(read({"--training.steps", "3x"}).find("got \"3x\""), std::string::npos);
 }

@@ -80,11 +80,12 @@ TEST(ConfigKeys, WrongValuesSayWhatWasWanted) {
       set("optimizer", "beta1", 2.0),
       "[train] job.toml:3: wanted optimizer.beta1 to be a number from 0 to 0.999999, "
       "got 2");
-  EXPECT_NE(set("optimizer", "lr", std::numeric_limits<double>::quiet_NaN())
-                .find("a number of at least 0, got nan"),
-            std::string::npos);
-  EXPECT_NE(set("data", "path", true).find("a list of texts, got true"),
-            std::string::npos);
+  EXPECT_NE(
+      set("optimizer", "lr", std::numeric_limits<double>::quiet_NaN())
+          .find("a number of at least 0, got nan"),
+      std::string::npos);
+  EXPECT_NE(
+      set("data", "path", true).find("a list of texts, got true"), std::string::npos);
 }
 
 TEST(ConfigKeys, UnknownKeysNameTheNearest) {
@@ -95,12 +96,14 @@ TEST(ConfigKeys, UnknownKeysNameTheNearest) {
       find("training", "step"),
       "[train] the command line: wanted a key of a training job, got "
       "\"training.step\"; did you mean training.steps?");
-  EXPECT_NE(find("trainng", "steps").find("did you mean training.steps?"),
-            std::string::npos);
-  EXPECT_NE(find("quux", "zork").find("wanted a section of job, model, data"),
-            std::string::npos);
-  EXPECT_NE(find("validation", "xxxxxxxx").find("validation has freq, steps"),
-            std::string::npos);
+  EXPECT_NE(
+      find("trainng", "steps").find("did you mean training.steps?"), std::string::npos);
+  EXPECT_NE(
+      find("quux", "zork").find("wanted a section of job, model, data"),
+      std::string::npos);
+  EXPECT_NE(
+      find("validation", "xxxxxxxx").find("validation has freq, steps"),
+      std::string::npos);
 }
 
 }  // namespace

@@ -23,8 +23,14 @@ TEST(DryRun, LaysOutThousandsOfRanksInAMoment) {
   // 405 billion parameters, which nobody here could allocate.
   Config config;
   config.model = {
-      .name = "llama", .dim = 16384, .n_layers = 126, .n_heads = 128, .n_kv_heads = 8,
-      .hidden_dim = 53248, .vocab_size = 128256, .tie_embeddings = false};
+      .name = "llama",
+      .dim = 16384,
+      .n_layers = 126,
+      .n_heads = 128,
+      .n_kv_heads = 8,
+      .hidden_dim = 53248,
+      .vocab_size = 128256,
+      .tie_embeddings = false};
   config.training.seq_len = 8192;
   config.training.global_batch_size = 4096;
   config.training.mixed_precision_param = "bfloat16";

@@ -32,7 +32,8 @@ Seen two_steps(const Config& config, int pp, int dp) {
     const at::Tensor all = at::arange(8 * 17, at::kLong).remainder(256).view({8, 17});
     const at::Tensor mine = all.narrow(0, mesh.coordinate("dp") * share, share);
     data::TokenBatch tokens{
-        .inputs = mine.narrow(1, 0, 16), .targets = mine.narrow(1, 1, 16),
+        .inputs = mine.narrow(1, 0, 16),
+        .targets = mine.narrow(1, 1, 16),
         .first_sample = mesh.coordinate("dp") * share};
     engine.step(tokens, 0.01);
     tokens.step = 1;

@@ -46,8 +46,7 @@ TEST(Generate, LimitsLeaveOutTheUnlikely) {
 TEST(Generate, LogprobsAreTheModels) {
   data::SplitMix random(1);
   const at::Tensor logits = at::tensor({0.25, 0.75}).log() + 5;
-  EXPECT_NEAR(
-      draw(logits, {.temperature = 0}, random).logprob, std::log(0.75), 1e-6);
+  EXPECT_NEAR(draw(logits, {.temperature = 0}, random).logprob, std::log(0.75), 1e-6);
 }
 
 TEST(Generate, RefusesOptionsWithoutSense) {
@@ -78,7 +77,11 @@ Generated generate_on(int ranks, const SampleOptions& options, int64_t stop_at =
         stages.decoders.push_back(std::make_unique<model::Decoder>(
             model::build_stages(plan, {ranges[i]}, {.seed = 5}).front()));
     const Generated made = generate(
-        group, stages, {3, 1, 4}, options, plan.max_positions,
+        group,
+        stages,
+        {3, 1, 4},
+        options,
+        plan.max_positions,
         [&](const std::vector<int64_t>& news) {
           return static_cast<int64_t>(news.size()) == stop_at;
         });

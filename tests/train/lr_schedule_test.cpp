@@ -7,7 +7,9 @@ namespace {
 
 LrSchedulerConfig make(const std::string& type, double ratio = 1, double least = 0) {
   return {
-      .warmup_steps = 4, .decay_type = type, .decay_ratio = ratio,
+      .warmup_steps = 4,
+      .decay_type = type,
+      .decay_ratio = ratio,
       .min_lr_factor = least};
 }
 

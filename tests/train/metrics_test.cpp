@@ -20,8 +20,14 @@ std::string read(const std::filesystem::path& path) {
 TEST(Metrics, OneObjectAStep) {
   EXPECT_EQ(
       to_json(
-          {.step = 3, .loss = 1.5, .grad_norm = 0.25, .lr = 0.5, .tokens = 96,
-           .tokens_per_s = 8, .bubble = 0.125, .peak_bytes = 7}),
+          {.step = 3,
+           .loss = 1.5,
+           .grad_norm = 0.25,
+           .lr = 0.5,
+           .tokens = 96,
+           .tokens_per_s = 8,
+           .bubble = 0.125,
+           .peak_bytes = 7}),
       R"({"step":3,"loss":1.5,"grad_norm":0.25,"lr":0.5,"tokens":96,)"
       R"("tokens_per_s":8.0,"bubble":0.125,"peak_bytes":7})");
   const std::string special =

@@ -35,13 +35,17 @@ TEST(ModelSource, MakesAGpt2OfTheConfig) {
 TEST(ModelSource, MakesALlama) {
   Config config;
   config.model = {
-      .name = "llama", .dim = 32, .n_layers = 2, .n_heads = 4, .n_kv_heads = 2,
+      .name = "llama",
+      .dim = 32,
+      .n_layers = 2,
+      .n_heads = 4,
+      .n_kv_heads = 2,
       .tie_embeddings = false};
   const ModelSource source = describe_model(config, 256);
   EXPECT_EQ(source.plan.type, "llama");
   EXPECT_TRUE(source.plan.tied.empty());
-  EXPECT_NE(source.plan.config_json.find("\"intermediate_size\": 88"),
-            std::string::npos)
+  EXPECT_NE(
+      source.plan.config_json.find("\"intermediate_size\": 88"), std::string::npos)
       << source.plan.config_json;
 }
 
@@ -65,20 +69,23 @@ TEST(ModelSource, RefusesWhatDoesNotFit) {
   const testing::ScratchFolder folder;
   Config config;
   config.model.hf_assets_path = (folder.path() / "no").string();
-  EXPECT_NE(error_of([&] { describe_model(config, 256); }).find("a config.json"),
-            std::string::npos);
+  EXPECT_NE(
+      error_of([&] { describe_model(config, 256); }).find("a config.json"),
+      std::string::npos);
   config = {};
   config.model.vocab_size = 100;
-  EXPECT_NE(error_of([&] { describe_model(config, 256); }).find("256 tokens"),
-            std::string::npos);
+  EXPECT_NE(
+      error_of([&] { describe_model(config, 256); }).find("256 tokens"),
+      std::string::npos);
   config = {};
   config.model.name = "gpt3";
-  EXPECT_NE(error_of([&] { describe_model(config, 256); }).find("gpt2"),
-            std::string::npos);
+  EXPECT_NE(
+      error_of([&] { describe_model(config, 256); }).find("gpt2"), std::string::npos);
   config.model.name = "llama";
   config.model.dropout = 0.5;
-  EXPECT_NE(error_of([&] { describe_model(config, 256); }).find("model.dropout"),
-            std::string::npos);
+  EXPECT_NE(
+      error_of([&] { describe_model(config, 256); }).find("model.dropout"),
+      std::string::npos);
 }
 
 }  // namespace

@@ -33,8 +33,7 @@ TEST(Optimizer, AdamWIsWhatItsFormulaSays) {
     expected = expected * (1 - 0.01 * config.weight_decay);
     first = first * 0.9 + gradient * 0.1;
     second = second * 0.95 + gradient * gradient * 0.05;
-    const at::Tensor scale =
-        (second / (1 - std::pow(0.95, step))).sqrt() + config.eps;
+    const at::Tensor scale = (second / (1 - std::pow(0.95, step))).sqrt() + config.eps;
     expected = expected - 0.01 * (first / (1 - std::pow(0.9, step))) / scale;
     optimizer.step(0.01);
   }
@@ -75,8 +74,8 @@ TEST(Optimizer, MastersKeepWhatRoundingWouldLose) {
     weight.mutable_grad() = at::ones({5}, at::kBFloat16);
     optimizer.step(0.05);  // a tenth of what bfloat16 sees at 100
   }
-  EXPECT_TRUE(at::allclose(weight.detach().to(at::kFloat), before.to(at::kFloat) - 5,
-                           0, 0.5));
+  EXPECT_TRUE(
+      at::allclose(weight.detach().to(at::kFloat), before.to(at::kFloat) - 5, 0, 0.5));
 }
 
 TEST(Optimizer, AParameterWithoutGradientStays) {

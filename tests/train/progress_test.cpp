@@ -8,7 +8,10 @@ namespace trireme::train {
 namespace {
 
 const StepMetrics kStep{
-    .step = 20, .loss = 2.1126, .tokens_per_s = 12345.4, .bubble = 0.081,
+    .step = 20,
+    .loss = 2.1126,
+    .tokens_per_s = 12345.4,
+    .bubble = 0.081,
     .peak_bytes = int64_t{210} << 20};
 
 TEST(Progress, TellsAStepInALine) {

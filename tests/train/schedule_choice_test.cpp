@@ -5,8 +5,8 @@
 #include <gtest/gtest.h>
 
 #include "tiny_job.h"
-#include "trireme/core/error.h"
 #include "trireme/comm/mesh.h"
+#include "trireme/core/error.h"
 #include "trireme/train/estimate.h"
 #include "trireme/train/model_source.h"
 
@@ -20,8 +20,8 @@ TEST(ScheduleChoice, SpreadsWhatAStageCostOverItsLayers) {
   guess[2].costs = guess[3].costs = {2, 2, 2, 4, 5, 7};
   const Layout layout = make_layout({.pp = 2}, {.microbatches = 2}, guess, "1F1B");
   ASSERT_EQ(layout.layers[0], (sched::LayerRange{0, 2}));
-  const auto spread = spread_costs(
-      layout, guess, {{8, 8, 8, 12, 400, 0}, {6, 4, 2, 6, 100, 0}});
+  const auto spread =
+      spread_costs(layout, guess, {{8, 8, 8, 12, 400, 0}, {6, 4, 2, 6, 100, 0}});
   EXPECT_DOUBLE_EQ(spread[0].costs.forward, 2);
   EXPECT_DOUBLE_EQ(spread[1].costs.forward, 6);
   EXPECT_DOUBLE_EQ(spread[1].costs.backward, 9);
@@ -36,8 +36,7 @@ TEST(ScheduleChoice, ReadsASchedulesFile) {
   config.parallelism.pipeline_parallel_schedule_csv =
       folder.write("s.csv", "0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n").string();
   std::vector<sched::LayerCosts> layers(3);
-  const Layout layout =
-      first_layout(config, {.pp = 2}, {.microbatches = 2}, layers);
+  const Layout layout = first_layout(config, {.pp = 2}, {.microbatches = 2}, layers);
   EXPECT_EQ(layout.stages(), 2);
   EXPECT_FALSE(is_measured(config));
   config.parallelism.pipeline_parallel_schedule_csv = "/no/such.csv";
@@ -61,7 +60,10 @@ TEST(ScheduleChoiceRanks, AllRanksChooseTheSame) {
     const Layout first = first_layout(config, degrees, batch, costs);
     const at::Tensor ids = at::arange(64, at::kLong).view({4, 16});
     const ScheduleChoice choice = choose_schedule(
-        mesh, plan, config, first,
+        mesh,
+        plan,
+        config,
+        first,
         {.inputs = ids, .targets = ids, .first_sample = 4 * mesh.coordinate("dp")});
     const auto rank = static_cast<size_t>(world.rank());
     owners[rank] = choice.layout.schedule.rank_of_stage;

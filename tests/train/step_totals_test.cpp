@@ -12,7 +12,9 @@ TEST(StepTotalsRanks, PutsTheRanksTogether) {
     const int rank = world.rank();
     const RankStep mine{
         .outcome =
-            {.loss = 1.0 + rank, .busy_s = 0.5, .start_ns = 1'000'000'000 + rank,
+            {.loss = 1.0 + rank,
+             .busy_s = 0.5,
+             .start_ns = 1'000'000'000 + rank,
              .end_ns = 2'000'000'000 - rank},
         .peak_bytes = 100 * rank,
         .has_loss = rank % 2 == 1,

@@ -21,8 +21,7 @@ inline std::string some_text() {
 inline Config tiny_config(const testing::ScratchFolder& folder) {
   Config config;
   config.job.dump_folder = (folder.path() / "run").string();
-  config.model = {
-      .dim = 32, .n_layers = 4, .n_heads = 2, .dropout = 0.1};
+  config.model = {.dim = 32, .n_layers = 4, .n_heads = 2, .dropout = 0.1};
   const std::string file = folder.write("text.txt", some_text()).string();
   config.data.path = {file};
   config.data.held_out = {file};

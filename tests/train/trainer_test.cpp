@@ -33,7 +33,8 @@ void expect_same_curve(const JobOutcome& one, const JobOutcome& other) {
     EXPECT_NEAR(other.steps[i].grad_norm, norm, 10 * kRelative * norm) << "step " << i;
   }
   EXPECT_NEAR(
-      *other.result.held_out_after, *one.result.held_out_after,
+      *other.result.held_out_after,
+      *one.result.held_out_after,
       kRelative * *one.result.held_out_after);
 }
 
@@ -125,8 +126,8 @@ TEST(TrainerRanks, GoesOnBitForBit) {
     config.job.dump_folder = (folder.path() / text("parts", pp, dp)).string();
     std::atomic<int> asked{0};
     const int ranks = pp * dp;
-    const JobOutcome first = run_job(
-        config, pp, dp, {.should_stop = [&] { return ++asked > 2 * ranks; }});
+    const JobOutcome first =
+        run_job(config, pp, dp, {.should_stop = [&] { return ++asked > 2 * ranks; }});
     EXPECT_TRUE(first.result.stopped);
     EXPECT_EQ(first.result.step, 3);
     config.checkpoint.resume = "auto";
@@ -156,7 +157,8 @@ TEST(TrainerRanks, GoesOnInAnotherLayout) {
   ASSERT_EQ(second.steps.size(), 5U);
   for (size_t i = 0; i < second.steps.size(); ++i)
     EXPECT_NEAR(
-        second.steps[i].loss, whole.steps[i + 3].loss,
+        second.steps[i].loss,
+        whole.steps[i + 3].loss,
         kRelative * whole.steps[i + 3].loss);
 }
 
@@ -185,8 +187,13 @@ TEST(TrainerRanks, WritesWhatItPromises) {
       run_job(config, 2, 1, {.progress = &progress, .report = &report});
   const fs::path run = config.job.dump_folder;
   for (const char* name :
-       {"config.toml", "metrics.jsonl", "schedule.svg", "trace.json", "trace-3.json",
-        "checkpoint/step-4/config.json", "checkpoint/step-6/trainer.json"})
+       {"config.toml",
+        "metrics.jsonl",
+        "schedule.svg",
+        "trace.json",
+        "trace-3.json",
+        "checkpoint/step-4/config.json",
+        "checkpoint/step-6/trainer.json"})
     EXPECT_TRUE(fs::is_regular_file(run / name)) << name;
   EXPECT_FALSE(fs::exists(run / "checkpoint/step-2"));
   const std::string lines = read(run / "metrics.jsonl");
@@ -206,8 +213,8 @@ TEST(TrainerRanks, WritesWhatItPromises) {
 TEST(TrainerRanks, OneRanksFailureIsEverybodys) {
   const testing::ScratchFolder folder;
   Config config = tiny_config(folder);
-  EXPECT_ANY_THROW(run_job(
-      config, 2, 1, {.should_stop = []() -> bool { throw Error("here"); }}));
+  EXPECT_ANY_THROW(
+      run_job(config, 2, 1, {.should_stop = []() -> bool { throw Error("here"); }}));
   config.data.path = {"/no/such/file"};
   EXPECT_THROW(run_job(config, 2, 1), InvalidArgument);
 }

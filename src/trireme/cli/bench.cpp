@@ -17,9 +17,9 @@
 #include "trireme/cli/bench_pipe_worker.h"
 #include "trireme/cli/bench_schedule.h"
 #include "trireme/cli/bench_schedule_worker.h"
-#include "trireme/core/nearest.h"
 #include "trireme/core/error.h"
 #include "trireme/core/escape.h"
+#include "trireme/core/nearest.h"
 
 namespace trireme::cli {
 namespace {

@@ -7,13 +7,13 @@
 #include <CLI/CLI.hpp>
 
 #include "trireme/cli/doctor_front.h"
-#include "trireme/core/nearest.h"
 #include "trireme/cli/output.h"
 #include "trireme/cli/run.h"
 #include "trireme/cli/run_torch.h"
 #include "trireme/cli/schedule.h"
 #include "trireme/core/error.h"
 #include "trireme/core/escape.h"
+#include "trireme/core/nearest.h"
 #include "trireme/version.h"
 
 namespace trireme::cli {
@@ -84,7 +84,8 @@ std::string footer() {
       "job\n"
       "\n"
       "trireme COMMAND --help tells more of a command.\n"
-      "Exit codes: 0 done, 1 failed, 2 wrong usage, 75 stopped but ready to go on, 128+n after signal n.";
+      "Exit codes: 0 done, 1 failed, 2 wrong usage, 75 stopped but ready to go on, "
+      "128+n after signal n.";
   return out;
 }
 

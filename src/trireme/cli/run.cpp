@@ -8,10 +8,10 @@
 
 #include <CLI/CLI.hpp>
 
-#include "trireme/core/nearest.h"
 #include "trireme/cli/rank_count.h"
 #include "trireme/core/error.h"
 #include "trireme/core/escape.h"
+#include "trireme/core/nearest.h"
 #include "trireme/launch/launcher.h"
 #include "trireme/launch/processes.h"
 

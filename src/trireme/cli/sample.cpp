@@ -16,8 +16,8 @@
 #include "trireme/data/tokenizer.h"
 #include "trireme/data/utf8.h"
 #include "trireme/model/build_stages.h"
-#include "trireme/model/weights.h"
 #include "trireme/model/registry.h"
+#include "trireme/model/weights.h"
 #include "trireme/sched/partition.h"
 #include "trireme/sched/schedule.h"
 #include "trireme/train/generate.h"
@@ -55,7 +55,9 @@ std::string read_file(const fs::path& path) {
     throw InvalidArgument(text(
         "[cli] wanted --model to be a checkpoint (…/step-N) or a Hugging Face folder, "
         "got ",
-        in_quotes(path.parent_path().string()), " without ", path.filename().string()));
+        in_quotes(path.parent_path().string()),
+        " without ",
+        path.filename().string()));
   return all;
 }
 
@@ -66,8 +68,10 @@ std::vector<int64_t> parse_ids(std::string_view words, int64_t vocab_size) {
     const auto id = parse_number<int64_t>(words.substr(0, comma));
     if (!id || *id < 0 || *id >= vocab_size)
       throw InvalidArgument(text(
-          "[cli] wanted --prompt-ids to be numbers below ", vocab_size,
-          " with commas between, got ", in_quotes(words.substr(0, comma))));
+          "[cli] wanted --prompt-ids to be numbers below ",
+          vocab_size,
+          " with commas between, got ",
+          in_quotes(words.substr(0, comma))));
     ids.push_back(*id);
     words = comma == std::string_view::npos ? "" : words.substr(comma + 1);
   }
@@ -89,7 +93,8 @@ Request make_request(const SampleArguments& arguments) {
   }
   if (request.tokenizer == nullptr)
     throw InvalidArgument(text(
-        "[cli] wanted --prompt-ids, since ", in_quotes(arguments.model),
+        "[cli] wanted --prompt-ids, since ",
+        in_quotes(arguments.model),
         " has no tokenizer.json, got ",
         arguments.prompt.empty() ? "no prompt" : "--prompt"));
   request.prompt = request.tokenizer->encode_prompt(
@@ -102,12 +107,13 @@ std::vector<sched::LayerRange> cut(const model::ModelPlan& plan, int ranks) {
   std::vector<double> work;
   for (const model::LayerPlan& layer : plan.layers)
     work.push_back(layer.forward_flops_per_token(1) + 1);
-  return sched::partition(
-      work, sched::map_stages(sched::StageMap::Loop, ranks, ranks));
+  return sched::partition(work, sched::map_stages(sched::StageMap::Loop, ranks, ranks));
 }
 
 train::Generated run_rank(
-    const comm::Group& world, const Request& request, const SampleArguments& arguments) {
+    const comm::Group& world,
+    const Request& request,
+    const SampleArguments& arguments) {
   const auto ranges = cut(request.plan, world.size());
   const auto layers = model::build_stages(
       request.plan, {ranges[static_cast<size_t>(world.rank())]}, {.initialise = false});
@@ -126,17 +132,22 @@ train::Generated run_rank(
            request.tokenizer->decode(news).find(arguments.stop) != std::string::npos;
   };
   return train::generate(
-      world, stages, request.prompt, arguments.options, request.plan.max_positions,
+      world,
+      stages,
+      request.prompt,
+      arguments.options,
+      request.plan.max_positions,
       ends);
 }
 
-void print(const Request& request, const SampleArguments& arguments,
-           const train::Generated& made) {
+void print(
+    const Request& request,
+    const SampleArguments& arguments,
+    const train::Generated& made) {
   const std::string all =
       request.tokenizer ? data::as_utf8(request.tokenizer->decode(made.ids)) : "";
   if (arguments.format == "json") {
-    nlohmann::ordered_json json{
-        {"ids", made.ids}, {"new_ids", made.new_ids}};
+    nlohmann::ordered_json json{{"ids", made.ids}, {"new_ids", made.new_ids}};
     json["text"] = request.tokenizer ? nlohmann::ordered_json(all) : nullptr;
     json["logprobs"] = made.logprobs;
     std::cout << json.dump() << "\n";
@@ -160,8 +171,10 @@ int run(const SampleArguments& arguments) {
     request = make_request(arguments);
     if (arguments.ranks > static_cast<int>(request.plan.layers.size()))
       throw InvalidArgument(text(
-          "[cli] wanted at most ", request.plan.layers.size(),
-          " ranks, one a layer, got ", arguments.ranks));
+          "[cli] wanted at most ",
+          request.plan.layers.size(),
+          " ranks, one a layer, got ",
+          arguments.ranks));
   } catch (const InvalidArgument& error) {
     std::cerr << "trireme: " << error.what() << "\n";
     return kWrongUsage;

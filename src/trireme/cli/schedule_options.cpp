@@ -3,10 +3,10 @@
 
 #include <CLI/CLI.hpp>
 
-#include "trireme/core/nearest.h"
 #include "trireme/cli/schedule.h"
 #include "trireme/core/error.h"
 #include "trireme/core/escape.h"
+#include "trireme/core/nearest.h"
 
 namespace trireme::cli {
 namespace {

@@ -53,16 +53,21 @@ train::Config read_config(std::vector<std::string> words) {
 std::string list_keys() {
   std::string out;
   for (const train::Key& key : train::config_keys())
-    out += text("--", train::full_name(key), "\n    ", key.does,
-                key.does.empty() ? "" : "; ", train::wanted(key), "\n");
+    out += text(
+        "--",
+        train::full_name(key),
+        "\n    ",
+        key.does,
+        key.does.empty() ? "" : "; ",
+        train::wanted(key),
+        "\n");
   return out;
 }
 
 // The columns of the terminal at stderr; 0 if there is none.
 int terminal_width() {
   winsize size{};
-  if (::isatty(STDERR_FILENO) == 0 ||
-      ::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) != 0)
+  if (::isatty(STDERR_FILENO) == 0 || ::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) != 0)
     return 0;
   return size.ws_col == 0 ? 80 : size.ws_col;
 }
@@ -74,7 +79,8 @@ int run_training(train::Config config, int ranks) {
   return run_ranks(ranks, [&](const comm::Group& world) {
     const train::StopSignal stop;
     const train::TrainResult result = train::train(
-        world, config,
+        world,
+        config,
         {.progress = &std::cerr,
          .report = &std::cout,
          .width = width,
@@ -124,7 +130,8 @@ void add_train(CLI::App& app, int& exit_code) {
   sub->formatter(std::make_shared<TrainFormatter>());
   sub->add_flag("--print-config", arguments->print_config, "Print all keys and values");
   sub->add_flag(
-      "--dry-run", arguments->dry_run,
+      "--dry-run",
+      arguments->dry_run,
       "Check everything and print who would do what, without running; for any "
       "--parallelism.ranks");
   sub->add_flag("--help-keys", arguments->help_keys, "Print what each key means");
@@ -139,9 +146,8 @@ void add_train(CLI::App& app, int& exit_code) {
       "Exit codes: 0 done, 1 failed, 2 wrong config, 75 stopped by SIGTERM or SIGUSR1 "
       "with a\n"
       "checkpoint to go on from.");
-  sub->callback([sub, arguments, &exit_code] {
-    exit_code = run(*arguments, sub->remaining());
-  });
+  sub->callback(
+      [sub, arguments, &exit_code] { exit_code = run(*arguments, sub->remaining()); });
 }
 
 }  // namespace trireme::cli

@@ -6,10 +6,10 @@
 #include <initializer_list>
 #include <string_view>
 
-#include "trireme/core/nearest.h"
 #include "trireme/core/error.h"
 #include "trireme/core/launch_env.h"
 #include "trireme/core/log.h"
+#include "trireme/core/nearest.h"
 #include "trireme/version.h"
 
 namespace trireme::cli {

@@ -4,7 +4,6 @@
 #include <iterator>
 #include <optional>
 #include <sstream>
-
 #include <toml++/toml.h>
 
 #include "trireme/core/error.h"
@@ -54,7 +53,12 @@ void read_section(
     const auto value = to_value(node);
     if (!value)
       throw InvalidArgument(text(
-          "[train] ", origin, ": wanted ", full_name(key), " to be ", wanted(key),
+          "[train] ",
+          origin,
+          ": wanted ",
+          full_name(key),
+          " to be ",
+          wanted(key),
           ", got a value of another kind"));
     assign(config, key, *value, origin);
   }
@@ -65,7 +69,9 @@ toml::table parse(std::string_view toml, const std::string& file) {
     return toml::parse(toml, file);
   } catch (const toml::parse_error& error) {
     throw InvalidArgument(text(
-        "[train] ", place(file, error.source()), ": wanted TOML, got a mistake: ",
+        "[train] ",
+        place(file, error.source()),
+        ": wanted TOML, got a mistake: ",
         escaped(error.description())));
   }
 }
@@ -107,8 +113,11 @@ const Key& key_of(std::string_view name) {
   const size_t dot = name.find('.');
   if (dot == std::string_view::npos)
     throw InvalidArgument(text(
-        "[train] ", kCommandLine, ": wanted --section.key, got ",
-        in_quotes(text("--", name)), "; trireme train --print-config lists them"));
+        "[train] ",
+        kCommandLine,
+        ": wanted --section.key, got ",
+        in_quotes(text("--", name)),
+        "; trireme train --print-config lists them"));
   return find_key(name.substr(0, dot), name.substr(dot + 1), kCommandLine);
 }
 
@@ -118,8 +127,8 @@ bool is_flag(const Key& key) {
 }
 
 void set(Config& config, const Key& key, std::string_view value) {
-  const Value read = std::visit(
-      [&](auto* slot) { return read_word(value, slot); }, key.slot(config));
+  const Value read =
+      std::visit([&](auto* slot) { return read_word(value, slot); }, key.slot(config));
   assign(config, key, read, kCommandLine);
 }
 
@@ -160,8 +169,11 @@ void read_toml(Config& config, std::string_view toml, const std::string& file) {
     const toml::table* section = node.as_table();
     if (section == nullptr)
       throw InvalidArgument(text(
-          "[train] ", place(file, name.source()), ": wanted a section, got the key ",
-          in_quotes(name.str()), " outside of one; write [section] above it"));
+          "[train] ",
+          place(file, name.source()),
+          ": wanted a section, got the key ",
+          in_quotes(name.str()),
+          " outside of one; write [section] above it"));
     if (section->empty())
       continue;
     read_section(config, name.str(), *section, file);
@@ -173,7 +185,9 @@ void read_config_file(Config& config, const std::string& path) {
   const std::string all{std::istreambuf_iterator<char>(in), {}};
   if (!in)
     throw InvalidArgument(text(
-        "[train] wanted to read the config ", in_quotes(path), ", got ",
+        "[train] wanted to read the config ",
+        in_quotes(path),
+        ", got ",
         errno_text(errno)));
   read_toml(config, all, path);
 }
@@ -187,7 +201,9 @@ void read_arguments(Config& config, const std::vector<std::string>& words) {
     const std::string_view word = words[i];
     if (!word.starts_with("--"))
       throw InvalidArgument(text(
-          "[train] ", kCommandLine, ": wanted --section.key value, got ",
+          "[train] ",
+          kCommandLine,
+          ": wanted --section.key value, got ",
           in_quotes(word)));
     const size_t equals = word.find('=');
     const Key& key = key_of(word.substr(2, equals - 2));
@@ -199,7 +215,12 @@ void read_arguments(Config& config, const std::vector<std::string>& words) {
       set(config, key, "true");
     } else {
       throw InvalidArgument(text(
-          "[train] ", kCommandLine, ": wanted ", wanted(key), " behind ", word,
+          "[train] ",
+          kCommandLine,
+          ": wanted ",
+          wanted(key),
+          " behind ",
+          word,
           ", got nothing"));
     }
   }

@@ -19,16 +19,23 @@ std::string tenths(double value) {
 std::string memory_line(const MemoryEstimate& memory) {
   const auto show = [](double bytes) { return bytes_text(std::llround(bytes)); };
   return text(
-      show(memory.total()), " (weights ", show(memory.weights), ", gradients ",
-      show(memory.gradients), ", optimizer ", show(memory.optimizer), ", activations ",
-      show(memory.activations), ")");
+      show(memory.total()),
+      " (weights ",
+      show(memory.weights),
+      ", gradients ",
+      show(memory.gradients),
+      ", optimizer ",
+      show(memory.optimizer),
+      ", activations ",
+      show(memory.activations),
+      ")");
 }
 
 }  // namespace
 
 std::string dry_run(const Config& config, const model::ModelPlan& plan, int ranks) {
-  const Degrees degrees = choose_degrees(
-      config.parallelism, ranks, static_cast<int>(plan.layers.size()));
+  const Degrees degrees =
+      choose_degrees(config.parallelism, ranks, static_cast<int>(plan.layers.size()));
   const BatchShape batch = choose_batch(config, degrees);
   const auto costs = estimate_layers(plan, config, batch);
   const Layout layout = first_layout(config, degrees, batch, costs);
@@ -38,17 +45,33 @@ std::string dry_run(const Config& config, const model::ModelPlan& plan, int rank
         return one.total() < other.total();
       });
   std::string out = text(
-      "model: ", plan.type, ", ", grouped(plan.count_parameters()), " parameters in ",
-      plan.layers.size(), " layers\n", to_text(layout, costs), "batch: ",
-      config.training.global_batch_size, " samples of ", config.training.seq_len,
+      "model: ",
+      plan.type,
+      ", ",
+      grouped(plan.count_parameters()),
+      " parameters in ",
+      plan.layers.size(),
+      " layers\n",
+      to_text(layout, costs),
+      "batch: ",
+      config.training.global_batch_size,
+      " samples of ",
+      config.training.seq_len,
       " tokens a step, ",
       grouped(config.training.global_batch_size * config.training.seq_len),
-      " tokens; ", grouped(config.training.steps), " steps\n");
+      " tokens; ",
+      grouped(config.training.steps),
+      " steps\n");
   out += text(
-      "memory of pipeline rank ", most - memory.begin(), ", which needs most: ",
-      memory_line(*most), "\n");
+      "memory of pipeline rank ",
+      most - memory.begin(),
+      ", which needs most: ",
+      memory_line(*most),
+      "\n");
   out += text(
-      "predicted bubble: ", tenths(100 * predict_bubble(layout, costs)), " % of a step",
+      "predicted bubble: ",
+      tenths(100 * predict_bubble(layout, costs)),
+      " % of a step",
       is_measured(config) ? "; the schedule will be chosen when costs were measured"
                           : "",
       "\n");

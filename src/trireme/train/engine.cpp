@@ -85,8 +85,7 @@ Engine::Engine(
       dtype_(compute_dtype(config)) {
   stages_ = sched::stages_of(layout_.schedule.rank_of_stage, mesh_.coordinate("pp"));
   has_first_ = layout_.schedule.owner(0) == mesh_.coordinate("pp");
-  has_last_ =
-      layout_.schedule.owner(layout_.stages() - 1) == mesh_.coordinate("pp");
+  has_last_ = layout_.schedule.owner(layout_.stages() - 1) == mesh_.coordinate("pp");
   layers_ = model::build_stages(
       plan,
       ranges_of(layout_, stages_),

@@ -69,8 +69,7 @@ std::vector<MemoryEstimate> estimate_memory(
     const double whole = low ? 2 * one.weights : one.weights;  // in float32
     one.activations = simulated.peak_bytes[rank] - one.weights;
     one.gradients = low ? one.weights + whole : one.weights;
-    one.optimizer =
-        whole * ((adam ? 2.0 : momentum ? 1.0 : 0.0) + (low ? 1.0 : 0.0));
+    one.optimizer = whole * ((adam ? 2.0 : momentum ? 1.0 : 0.0) + (low ? 1.0 : 0.0));
   }
   return all;
 }

@@ -51,8 +51,8 @@ double uniform(data::SplitMix& random) {
 }
 
 int64_t choose(const Candidates& found, data::SplitMix& random) {
-  const double total = std::accumulate(
-      found.probabilities.begin(), found.probabilities.end(), 0.0);
+  const double total =
+      std::accumulate(found.probabilities.begin(), found.probabilities.end(), 0.0);
   double left = uniform(random) * total;
   for (size_t i = 0; i < found.tokens.size(); ++i) {
     left -= found.probabilities[i];
@@ -133,9 +133,8 @@ void check_options(const SampleOptions& options) {
 Drawn draw(
     const at::Tensor& logits, const SampleOptions& options, data::SplitMix& random) {
   Drawn drawn;
-  drawn.token = options.temperature == 0
-                    ? logits.argmax().item<int64_t>()
-                    : choose(candidates(logits, options), random);
+  drawn.token = options.temperature == 0 ? logits.argmax().item<int64_t>()
+                                         : choose(candidates(logits, options), random);
   const at::Tensor wide = logits.to(at::kDouble);
   drawn.logprob =
       wide[drawn.token].item<double>() - at::logsumexp(wide, 0).item<double>();
@@ -163,8 +162,7 @@ Generated generate(
   const int last = stages.rank_of_stage.back();
   at::Tensor ids = at::tensor(prompt, at::kLong).unsqueeze(0);
   for (int64_t i = 0; i < options.max_new_tokens; ++i) {
-    if (most_positions > 0 &&
-        static_cast<int64_t>(made.ids.size()) >= most_positions)
+    if (most_positions > 0 && static_cast<int64_t>(made.ids.size()) >= most_positions)
       break;
     const at::Tensor logits = chain.run(ids);
     at::Tensor news = at::zeros({2}, at::kDouble);

@@ -35,7 +35,8 @@ struct Drawn {
 void check_options(const SampleOptions& options);
 
 /// Draws from the logits [vocabulary] of one position.
-Drawn draw(const at::Tensor& logits, const SampleOptions& options, data::SplitMix& random);
+Drawn draw(
+    const at::Tensor& logits, const SampleOptions& options, data::SplitMix& random);
 
 /// What came: prompt and new tokens.
 struct Generated {

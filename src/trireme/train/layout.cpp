@@ -19,14 +19,21 @@ constexpr int64_t kMicrobatchesPerRank = 4;
 void check_degrees(const Degrees& degrees, int ranks, int layers) {
   if (degrees.ranks() != ranks)
     throw InvalidArgument(text(
-        "[train] wanted pipelines that fill ", ranks, " ranks, got ", degrees.dp,
-        " of ", degrees.pp,
+        "[train] wanted pipelines that fill ",
+        ranks,
+        " ranks, got ",
+        degrees.dp,
+        " of ",
+        degrees.pp,
         "; set parallelism.pipeline_parallel_degree or "
         "data_parallel_replicate_degree to a divisor of the ranks"));
   if (degrees.pp > layers)
     throw InvalidArgument(text(
-        "[train] wanted at most ", layers, " ranks in a pipeline, one a layer, got ",
-        degrees.pp, "; set parallelism.pipeline_parallel_degree lower"));
+        "[train] wanted at most ",
+        layers,
+        " ranks in a pipeline, one a layer, got ",
+        degrees.pp,
+        "; set parallelism.pipeline_parallel_degree lower"));
 }
 
 std::vector<double> times(const std::vector<sched::LayerCosts>& layers) {
@@ -72,7 +79,8 @@ int fitting_ranks(const ParallelismConfig& config, int cores) {
     return static_cast<int>(config.ranks);
   const int64_t pp = std::max<int64_t>(1, config.pipeline_parallel_degree);
   const int64_t dp = std::max<int64_t>(1, config.data_parallel_replicate_degree);
-  if (config.pipeline_parallel_degree != 0 && config.data_parallel_replicate_degree != 0)
+  if (config.pipeline_parallel_degree != 0 &&
+      config.data_parallel_replicate_degree != 0)
     return static_cast<int>(pp * dp);
   // The largest world that the machine has cores for and that the degree divides.
   const int64_t unit = pp * dp;
@@ -87,15 +95,19 @@ BatchShape choose_batch(const Config& config, const Degrees& degrees) {
   const int64_t global = config.training.global_batch_size;
   if (global % degrees.dp != 0)
     throw InvalidArgument(text(
-        "[train] wanted training.global_batch_size to be a multiple of the ", degrees.dp,
-        " pipelines, got ", global));
+        "[train] wanted training.global_batch_size to be a multiple of the ",
+        degrees.dp,
+        " pipelines, got ",
+        global));
   const int64_t share = global / degrees.dp;
   const int64_t local =
       config.training.local_batch_size == 0 ? share : config.training.local_batch_size;
   if (share % local != 0)
     throw InvalidArgument(text(
-        "[train] wanted training.local_batch_size to divide the ", share,
-        " samples of a pipeline, got ", local));
+        "[train] wanted training.local_batch_size to divide the ",
+        share,
+        " samples of a pipeline, got ",
+        local));
   int64_t size = config.parallelism.pipeline_parallel_microbatch_size;
   if (size == 0) {
     // As many microbatches as wanted, or the next number that cuts the batch evenly.
@@ -108,7 +120,9 @@ BatchShape choose_batch(const Config& config, const Degrees& degrees) {
   if (local % size != 0)
     throw InvalidArgument(text(
         "[train] wanted parallelism.pipeline_parallel_microbatch_size to divide the ",
-        local, " samples of a pass, got ", size));
+        local,
+        " samples of a pass, got ",
+        size));
   return {
       .microbatch_size = size,
       .microbatches = static_cast<int>(local / size),
@@ -136,17 +150,29 @@ Layout make_layout(
     const sched::Schedule& schedule) {
   if (schedule.ranks() != degrees.pp)
     throw InvalidArgument(text(
-        "[train] wanted a schedule for pipelines of ", degrees.pp, " ranks, got ",
-        schedule.name, " for ", schedule.ranks()));
+        "[train] wanted a schedule for pipelines of ",
+        degrees.pp,
+        " ranks, got ",
+        schedule.name,
+        " for ",
+        schedule.ranks()));
   if (schedule.microbatches != batch.microbatches)
     throw InvalidArgument(text(
-        "[train] wanted a schedule for ", batch.microbatches, " microbatches, got ",
-        schedule.name, " for ", schedule.microbatches,
+        "[train] wanted a schedule for ",
+        batch.microbatches,
+        " microbatches, got ",
+        schedule.name,
+        " for ",
+        schedule.microbatches,
         "; set parallelism.pipeline_parallel_microbatch_size or the batch sizes"));
   if (schedule.stages() > static_cast<int>(layers.size()))
     throw InvalidArgument(text(
-        "[train] wanted at most ", layers.size(), " stages, one a layer, got ",
-        schedule.stages(), " for ", schedule.name));
+        "[train] wanted at most ",
+        layers.size(),
+        " stages, one a layer, got ",
+        schedule.stages(),
+        " for ",
+        schedule.name));
   return {
       .degrees = degrees,
       .batch = batch,
@@ -177,11 +203,20 @@ std::string to_text(
     const Layout& layout, const std::vector<sched::LayerCosts>& layers) {
   const Degrees& degrees = layout.degrees;
   std::string out = text(
-      degrees.ranks(), degrees.ranks() == 1 ? " rank: " : " ranks: ", degrees.dp,
-      degrees.dp == 1 ? " pipeline" : " pipelines", " of ", degrees.pp, ", ",
-      layout.batch.microbatches, " microbatches of ", layout.batch.microbatch_size,
+      degrees.ranks(),
+      degrees.ranks() == 1 ? " rank: " : " ranks: ",
+      degrees.dp,
+      degrees.dp == 1 ? " pipeline" : " pipelines",
+      " of ",
+      degrees.pp,
+      ", ",
+      layout.batch.microbatches,
+      " microbatches of ",
+      layout.batch.microbatch_size,
       layout.batch.passes == 1 ? "" : text(", ", layout.batch.passes, " passes a step"),
-      ", ", layout.schedule.name, "\n");
+      ", ",
+      layout.schedule.name,
+      "\n");
   // Of a long pipeline the ends say enough.
   constexpr int kShown = 16;
   for (int rank = 0; rank < degrees.pp; ++rank) {
@@ -191,7 +226,10 @@ std::string to_text(
     }
     const auto stages = sched::stages_of(layout.schedule.rank_of_stage, rank);
     out += text(
-        "  pipeline rank ", rank, ": ", stages.size() == 1 ? "stage " : "stages ",
+        "  pipeline rank ",
+        rank,
+        ": ",
+        stages.size() == 1 ? "stage " : "stages ",
         stages_text(stages));
     for (const int stage : stages)
       out += text("; ", layers_text(layout.layers[index(stage)], layers));

@@ -77,7 +77,6 @@ std::vector<sched::StageCosts> stage_costs(
     const Layout& layout, const std::vector<sched::LayerCosts>& layers);
 
 /// Lines for people: the mesh, each rank's stages, and their layers.
-std::string to_text(
-    const Layout& layout, const std::vector<sched::LayerCosts>& layers);
+std::string to_text(const Layout& layout, const std::vector<sched::LayerCosts>& layers);
 
 }  // namespace trireme::train

@@ -16,8 +16,9 @@ double lr_factor(const LrSchedulerConfig& config, int64_t step, int64_t steps) {
   if (config.decay_type == "constant" || falling <= 0 || into <= 0)
     return 1;
   const double part = std::min(1.0, into / falling);
-  const double left =
-      config.decay_type == "linear" ? 1 - part : (1 + std::cos(std::numbers::pi * part)) / 2;
+  const double left = config.decay_type == "linear"
+                          ? 1 - part
+                          : (1 + std::cos(std::numbers::pi * part)) / 2;
   return config.min_lr_factor + (1 - config.min_lr_factor) * left;
 }
 

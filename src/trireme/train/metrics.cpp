@@ -22,7 +22,9 @@ Json number(double value) {
 
 [[noreturn]] void refuse(const std::filesystem::path& path, int code) {
   throw InvalidArgument(text(
-      "[train] wanted to write ", in_quotes(path.string()), ", got ",
+      "[train] wanted to write ",
+      in_quotes(path.string()),
+      ", got ",
       errno_text(code)));
 }
 
@@ -32,8 +34,8 @@ std::string lines_until(const std::filesystem::path& path, int64_t done) {
   std::string kept;
   for (std::string line; std::getline(in, line);) {
     const Json read = Json::parse(line, nullptr, /*allow_exceptions=*/false);
-    const bool whole = read.is_object() && read.contains("step") &&
-                       read["step"].is_number_integer();
+    const bool whole =
+        read.is_object() && read.contains("step") && read["step"].is_number_integer();
     if (whole && read["step"].get<int64_t>() <= done)
       kept += text(line, "\n");
   }

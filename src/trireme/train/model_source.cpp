@@ -50,7 +50,8 @@ Json llama_json(const ModelConfig& model) {
       {"intermediate_size", hidden},
       {"num_hidden_layers", model.n_layers},
       {"num_attention_heads", model.n_heads},
-      {"num_key_value_heads", model.n_kv_heads == 0 ? model.n_heads : model.n_kv_heads}};
+      {"num_key_value_heads",
+       model.n_kv_heads == 0 ? model.n_heads : model.n_kv_heads}};
 }
 
 // What a model of somebody else's may read.
@@ -96,7 +97,8 @@ ModelSource describe_model(const Config& config, int64_t vocab_size) {
       config.model.vocab_size != 0 ? config.model.vocab_size : vocab_size;
   if (folder.empty() && wanted == 0)
     throw InvalidArgument(
-        "[train] wanted model.vocab_size, since there is no tokenizer to tell it, got 0; "
+        "[train] wanted model.vocab_size, since there is no tokenizer to tell it, got "
+        "0; "
         "set it above the largest token of the files");
   ModelSource source;
   source.plan = model::plan_model(
@@ -105,13 +107,18 @@ ModelSource describe_model(const Config& config, int64_t vocab_size) {
     source.weights = folder;
   if (source.plan.vocab_size < vocab_size)
     throw InvalidArgument(text(
-        "[train] wanted a model for the ", vocab_size, " tokens of the tokenizer, got ",
-        source.plan.vocab_size, "; set model.vocab_size or data.tokenizer"));
+        "[train] wanted a model for the ",
+        vocab_size,
+        " tokens of the tokenizer, got ",
+        source.plan.vocab_size,
+        "; set model.vocab_size or data.tokenizer"));
   if (source.plan.max_positions > 0 &&
       source.plan.max_positions < config.training.seq_len)
     throw InvalidArgument(text(
         "[train] wanted training.seq_len to be at most the model's ",
-        source.plan.max_positions, " positions, got ", config.training.seq_len));
+        source.plan.max_positions,
+        " positions, got ",
+        config.training.seq_len));
   return source;
 }
 

@@ -15,8 +15,8 @@ struct ModelSource {
 };
 
 /// The model that the config describes, or that lies in model.hf_assets_path.
-/// `vocab_size` is the tokenizer's, 0 if there is none. InvalidArgument if the two do not fit, or seq_len
-/// is more than the model can take.
+/// `vocab_size` is the tokenizer's, 0 if there is none. InvalidArgument if the two do
+/// not fit, or seq_len is more than the model can take.
 ModelSource describe_model(const Config& config, int64_t vocab_size);
 
 }  // namespace trireme::train

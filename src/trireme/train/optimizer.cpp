@@ -17,7 +17,9 @@ void check(const NamedTensors& parameters) {
   for (const auto& [name, tensor] : parameters)
     if (!tensor.defined() || !tensor.is_floating_point() || !tensor.is_cpu())
       throw InvalidArgument(text(
-          "[train] wanted floating parameters on the CPU, got ", name, " as ",
+          "[train] wanted floating parameters on the CPU, got ",
+          name,
+          " as ",
           tensor.defined() ? tensor.toString() : "nothing"));
 }
 
@@ -81,19 +83,39 @@ void Optimizer::step(double rate) {
 
 void Optimizer::step_adamw(Lists& lists, double rate) {
   at::_fused_adamw_(
-      lists.masters, lists.gradients, lists.first, lists.second,
-      /*max_exp_avg_sqs=*/{}, lists.steps, rate, config_.beta1, config_.beta2,
-      config_.weight_decay, config_.eps, /*amsgrad=*/false, /*maximize=*/false,
-      /*grad_scale=*/{}, /*found_inf=*/{});
+      lists.masters,
+      lists.gradients,
+      lists.first,
+      lists.second,
+      /*max_exp_avg_sqs=*/{},
+      lists.steps,
+      rate,
+      config_.beta1,
+      config_.beta2,
+      config_.weight_decay,
+      config_.eps,
+      /*amsgrad=*/false,
+      /*maximize=*/false,
+      /*grad_scale=*/{},
+      /*found_inf=*/{});
 }
 
 void Optimizer::step_sgd(Lists& lists, double rate) {
   // The first step takes the gradient itself as momentum. Zero momentum times its
   // factor plus the gradient is just that, so no step is special here.
   at::_fused_sgd_(
-      lists.masters, lists.gradients, lists.first, config_.weight_decay,
-      config_.momentum, rate, /*dampening=*/0, /*nesterov=*/false, /*maximize=*/false,
-      /*is_first_step=*/false, /*grad_scale=*/{}, /*found_inf=*/{});
+      lists.masters,
+      lists.gradients,
+      lists.first,
+      config_.weight_decay,
+      config_.momentum,
+      rate,
+      /*dampening=*/0,
+      /*nesterov=*/false,
+      /*maximize=*/false,
+      /*is_first_step=*/false,
+      /*grad_scale=*/{},
+      /*found_inf=*/{});
 }
 
 void Optimizer::zero_grad() {
@@ -118,7 +140,8 @@ NamedTensors Optimizer::state() const {
   for (size_t i = 0; i < parameters_.size(); ++i) {
     const std::string& name = parameters_[i].first;
     if (!first_.empty())
-      all.emplace_back(text(second_.empty() ? "momentum." : "exp_avg.", name), first_[i]);
+      all.emplace_back(
+          text(second_.empty() ? "momentum." : "exp_avg.", name), first_[i]);
     if (!second_.empty())
       all.emplace_back(text("exp_avg_sq.", name), second_[i]);
     if (needs_master(parameters_[i].second))

@@ -47,9 +47,8 @@ std::string clock_text(double seconds) {
   const auto whole = static_cast<int64_t>(std::llround(std::min(seconds, 1e9)));
   const int64_t hours = whole / 3600;
   const int64_t minutes = whole / 60 % 60;
-  return hours > 0
-             ? text(hours, ":", two_digits(minutes), ":", two_digits(whole % 60))
-             : text(minutes, ":", two_digits(whole % 60));
+  return hours > 0 ? text(hours, ":", two_digits(minutes), ":", two_digits(whole % 60))
+                   : text(minutes, ":", two_digits(whole % 60));
 }
 
 std::string grouped(int64_t number) {
@@ -72,10 +71,21 @@ std::string bytes_text(int64_t bytes) {
 
 std::string to_text(const StepMetrics& metrics, int64_t steps, double seconds_left) {
   return text(
-      "step ", metrics.step, "/", steps, "  loss ", fixed(metrics.loss, 3), "  ",
-      grouped(std::llround(metrics.tokens_per_s)), " tokens/s  bubble ",
-      fixed(100 * metrics.bubble, 1), " %  ", bytes_text(metrics.peak_bytes), "  ",
-      clock_text(seconds_left), " left");
+      "step ",
+      metrics.step,
+      "/",
+      steps,
+      "  loss ",
+      fixed(metrics.loss, 3),
+      "  ",
+      grouped(std::llround(metrics.tokens_per_s)),
+      " tokens/s  bubble ",
+      fixed(100 * metrics.bubble, 1),
+      " %  ",
+      bytes_text(metrics.peak_bytes),
+      "  ",
+      clock_text(seconds_left),
+      " left");
 }
 
 Progress::Progress(std::ostream& out, const ProgressOptions& options)
@@ -94,7 +104,8 @@ void Progress::show(const StepMetrics& metrics, double seconds_left) {
   const int room = options_.width - static_cast<int>(line.size()) - 3;
   const double part =
       static_cast<double>(metrics.step) / static_cast<double>(options_.steps);
-  out_ << "\r\033[K" << (room >= 8 ? text(draw_bar(part, std::min(room, 24)), "  ") : "")
+  out_ << "\r\033[K"
+       << (room >= 8 ? text(draw_bar(part, std::min(room, 24)), "  ") : "")
        << line.substr(0, static_cast<size_t>(std::max(1, options_.width - 1)))
        << std::flush;
   open_ = true;

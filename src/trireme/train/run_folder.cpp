@@ -20,8 +20,11 @@ void make_folder(const fs::path& path) {
   fs::create_directories(path, error);
   if (error)
     throw InvalidArgument(text(
-        "[train] wanted to make the folder ", in_quotes(path.string()), ", got ",
-        error.message(), "; set job.dump_folder to one that can be written"));
+        "[train] wanted to make the folder ",
+        in_quotes(path.string()),
+        ", got ",
+        error.message(),
+        "; set job.dump_folder to one that can be written"));
 }
 
 }  // namespace
@@ -40,7 +43,10 @@ std::string choose_run_folder(const Config& config) {
       return path;
     if (errno != EEXIST)
       throw InvalidArgument(text(
-          "[train] wanted to make the folder ", path, ", got ", errno_text(errno),
+          "[train] wanted to make the folder ",
+          path,
+          ", got ",
+          errno_text(errno),
           "; set job.dump_folder to one that can be written"));
   }
   throw InvalidArgument(text(
@@ -68,7 +74,9 @@ void write_file(const fs::path& path, const std::string& contents) {
   std::error_code ignored;
   fs::remove(temporary, ignored);
   throw InvalidArgument(text(
-      "[train] wanted to write ", in_quotes(path.string()), ", got ",
+      "[train] wanted to write ",
+      in_quotes(path.string()),
+      ", got ",
       error ? error.message() : "an error; is the disk full?"));
 }
 

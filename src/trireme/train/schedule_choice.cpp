@@ -36,7 +36,9 @@ sched::Schedule read_schedule(const std::string& path) {
   if (!in)
     throw InvalidArgument(text(
         "[train] wanted parallelism.pipeline_parallel_schedule_csv to be a file, got ",
-        in_quotes(path), ": ", errno_text(errno)));
+        in_quotes(path),
+        ": ",
+        errno_text(errno)));
   return sched::parse_csv(all, path);
 }
 
@@ -111,7 +113,10 @@ void share_costs(const comm::Group& world, std::vector<sched::LayerCosts>& layer
   for (size_t i = 0; i < layers.size(); ++i) {
     const sched::StageCosts& one = layers[i].costs;
     const double row[] = {
-        one.forward, one.input_grad, one.weight_grad, one.backward,
+        one.forward,
+        one.input_grad,
+        one.weight_grad,
+        one.backward,
         one.activation_bytes};
     std::copy(std::begin(row), std::end(row), &rows[static_cast<int64_t>(i)][0]);
   }
@@ -142,12 +147,17 @@ Layout first_layout(
   const ParallelismConfig& parallelism = config.parallelism;
   if (!parallelism.pipeline_parallel_schedule_csv.empty())
     return make_layout(
-        degrees, batch, layers,
+        degrees,
+        batch,
+        layers,
         read_schedule(parallelism.pipeline_parallel_schedule_csv));
   if (is_measured(config))
     return make_layout(degrees, batch, layers, "1F1B");
   return make_layout(
-      degrees, batch, layers, parallelism.pipeline_parallel_schedule,
+      degrees,
+      batch,
+      layers,
+      parallelism.pipeline_parallel_schedule,
       static_cast<int>(parallelism.pipeline_parallel_stages_per_rank));
 }
 
@@ -204,8 +214,12 @@ ScheduleChoice choose_schedule(
   const std::string csv = share_text(world, planned.csv);
   if (csv.empty()) {
     choice.why = text(
-        first.schedule.name, " stays: the best of ", planned.tried,
-        " by measured costs, ", ms(before), " a pass");
+        first.schedule.name,
+        " stays: the best of ",
+        planned.tried,
+        " by measured costs, ",
+        ms(before),
+        " a pass");
     return choice;
   }
   sched::Schedule schedule = sched::parse_csv(csv, planned.name);
@@ -215,12 +229,22 @@ ScheduleChoice choose_schedule(
   const double after = time_passes(engine, world, engine.pass(batch, 0));
   if (after < before)
     choice.layout = tried;
-  choice.why =
-      after < before
-          ? text(schedule.name, ", chosen of ", planned.tried,
-                 " from measured costs: ", ms(after), " a pass, 1F1B ", ms(before))
-          : text(first.schedule.name, " stays: ", ms(before), " a pass, ",
-                 schedule.name, ", the plan's choice, took ", ms(after));
+  choice.why = after < before ? text(
+                                    schedule.name,
+                                    ", chosen of ",
+                                    planned.tried,
+                                    " from measured costs: ",
+                                    ms(after),
+                                    " a pass, 1F1B ",
+                                    ms(before))
+                              : text(
+                                    first.schedule.name,
+                                    " stays: ",
+                                    ms(before),
+                                    " a pass, ",
+                                    schedule.name,
+                                    ", the plan's choice, took ",
+                                    ms(after));
   return choice;
 }
 

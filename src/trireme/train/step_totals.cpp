@@ -14,7 +14,8 @@ enum Column : int64_t { kLoss, kBusy, kStart, kEnd, kPeak, kStop, kColumns };
 
 }  // namespace
 
-StepTotals total(const comm::Group& world, const Degrees& degrees, const RankStep& mine) {
+StepTotals total(
+    const comm::Group& world, const Degrees& degrees, const RankStep& mine) {
   // Nanoseconds since boot fit a double for a hundred days to the nanosecond, and
   // beyond that to a few.
   at::Tensor row = at::zeros({kColumns}, at::kDouble);

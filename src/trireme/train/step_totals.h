@@ -28,7 +28,8 @@ struct StepTotals {
 };
 
 /// One small call for all of it; the same on all ranks. Collective.
-StepTotals total(const comm::Group& world, const Degrees& degrees, const RankStep& mine);
+StepTotals total(
+    const comm::Group& world, const Degrees& degrees, const RankStep& mine);
 
 /// The mean over the pipelines of what their last stages have. Collective.
 double mean_loss(

@@ -32,7 +32,8 @@ data::TokenFile open_files(
     return data::open_tokens(paths, {.format = format});
   if (tokenizer == nullptr)
     throw InvalidArgument(text(
-        "[train] wanted a tokenizer for the text ", in_quotes(names.front()),
+        "[train] wanted a tokenizer for the text ",
+        in_quotes(names.front()),
         ", got data.tokenizer none; set it to bytes or to a tokenizer.json"));
   return data::tokenize_file(paths, *tokenizer);
 }
@@ -40,8 +41,10 @@ data::TokenFile open_files(
 void check_length(const data::TokenFile& file, int64_t seq_len) {
   if (data::count_windows(file.size(), seq_len) < 1)
     throw InvalidArgument(text(
-        "[train] wanted at least ", seq_len + 1,
-        " tokens for a window of training.seq_len, got a ", file.describe()));
+        "[train] wanted at least ",
+        seq_len + 1,
+        " tokens for a window of training.seq_len, got a ",
+        file.describe()));
 }
 
 }  // namespace

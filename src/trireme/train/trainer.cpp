@@ -28,7 +28,8 @@ namespace trireme::train {
 namespace {
 
 double seconds_since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start)
+      .count();
 }
 
 int64_t vocabulary_of(const TokenSources& sources) {
@@ -124,8 +125,12 @@ void Job::lay_out() {
   const auto costs = estimate_layers(model_.plan, config_, batch);
   const Layout first = first_layout(config_, degrees_, batch, costs);
   say(text(
-      "model: ", model_.plan.type, ", ", grouped(model_.plan.count_parameters()),
-      " parameters; data: ", sources_.training.describe()));
+      "model: ",
+      model_.plan.type,
+      ", ",
+      grouped(model_.plan.count_parameters()),
+      " parameters; data: ",
+      sources_.training.describe()));
   if (is_measured(config_) && degrees_.pp > 1) {
     choice_ = choose_schedule(mesh_, model_.plan, config_, first, loader_.next());
     loader_.seek(0);
@@ -133,8 +138,16 @@ void Job::lay_out() {
     choice_ = ScheduleChoice{.layout = first, .layers = costs, .why = {}};
   }
   say(text(
-      "ranks: ", degrees_.ranks(), " (", degrees_.dp, " data parallel x ", degrees_.pp,
-      " pipeline), ", batch.microbatches, " microbatches of ", batch.microbatch_size));
+      "ranks: ",
+      degrees_.ranks(),
+      " (",
+      degrees_.dp,
+      " data parallel x ",
+      degrees_.pp,
+      " pipeline), ",
+      batch.microbatches,
+      " microbatches of ",
+      batch.microbatch_size));
   say(text(
       "schedule: ",
       choice_->why.empty() ? choice_->layout.schedule.name : choice_->why));
@@ -169,8 +182,11 @@ StepMetrics Job::step() {
   const StepOutcome outcome = engine_->step(loader_.next(), rate);
   const bool stop = options_.should_stop && options_.should_stop();
   const StepTotals totals = total(
-      world_, degrees_,
-      {.outcome = outcome, .peak_bytes = account.peak(), .has_loss = engine_->has_last(),
+      world_,
+      degrees_,
+      {.outcome = outcome,
+       .peak_bytes = account.peak(),
+       .has_loss = engine_->has_last(),
        .stop = stop});
   ++state_.step;
   const int64_t tokens = config_.training.global_batch_size * config_.training.seq_len;
@@ -197,8 +213,8 @@ std::optional<double> Job::evaluate() {
   double sum = 0;
   for (int64_t i = 0; i < batches; ++i)
     sum += engine_->evaluate(loader.next());
-  return mean_loss(world_, degrees_, sum / static_cast<double>(batches),
-                   engine_->has_last());
+  return mean_loss(
+      world_, degrees_, sum / static_cast<double>(batches), engine_->has_last());
 }
 
 bool Job::is_due(int64_t interval) const {
@@ -209,8 +225,13 @@ void Job::save() {
   if (!config_.checkpoint.enable)
     return;
   result_.checkpoint = save_state(
-                           world_, folder_.checkpoints, state_, model_.plan, config_,
-                           sources_.tokenizer, *engine_)
+                           world_,
+                           folder_.checkpoints,
+                           state_,
+                           model_.plan,
+                           config_,
+                           sources_.tokenizer,
+                           *engine_)
                            .string();
 }
 
@@ -290,8 +311,8 @@ TrainResult train(
     const comm::Group& world, const Config& config, const TrainerOptions& options) {
   check_config(config);
   Config chosen = config;
-  chosen.job.dump_folder = share_text(
-      world, world.rank() == 0 ? choose_run_folder(config) : std::string());
+  chosen.job.dump_folder =
+      share_text(world, world.rank() == 0 ? choose_run_folder(config) : std::string());
   return Job(world, chosen, options).run();
 }
 

@@ -42,7 +42,8 @@ struct TrainResult {
   std::string checkpoint;
 };
 
-/// Trains as one rank of a world. All ranks have the same config. Throws what goes wrong, on all ranks.
+/// Trains as one rank of a world. All ranks have the same config. Throws what goes
+/// wrong, on all ranks.
 ///
 ///     comm::run_local(2, [&](const comm::Group& world) { train(world, config); });
 TrainResult train(

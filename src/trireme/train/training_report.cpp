@@ -4,8 +4,8 @@
 #include <ostream>
 #include <sstream>
 
-#include "trireme/data/utf8.h"
 #include "trireme/core/error.h"
+#include "trireme/data/utf8.h"
 #include "trireme/sched/draw.h"
 #include "trireme/train/generate.h"
 
@@ -19,28 +19,34 @@ constexpr int kMostGridRanks = 8;
 
 /// Text from the pipeline itself, where it is; the same from each.
 std::string take_sample(const ReportRequest& request, Engine& engine) {
-  StageDecoders stages{.rank_of_stage = engine.layout().schedule.rank_of_stage,
-                       .decoders = {}};
+  StageDecoders stages{
+      .rank_of_stage = engine.layout().schedule.rank_of_stage, .decoders = {}};
   for (const pipe::LayerList& layers : engine.layers())
     stages.decoders.push_back(std::make_unique<model::Decoder>(layers));
   const Generated made = generate(
-      engine.pipeline().group(), stages, request.tokenizer->encode(kPrompt),
-      {.max_new_tokens = 300}, request.plan.max_positions);
+      engine.pipeline().group(),
+      stages,
+      request.tokenizer->encode(kPrompt),
+      {.max_new_tokens = 300},
+      request.plan.max_positions);
   return data::as_utf8(request.tokenizer->decode(made.ids));
 }
 
 /// What a terminal can show of the last step.
 std::string show_step(const Layout& layout, const pipe::StepReport& step) {
   const std::string grid = sched::draw_grid(layout.schedule, /*color=*/false);
-  const bool fits = grid.find('\n') <= kWidestGrid && layout.degrees.pp <= kMostGridRanks;
+  const bool fits =
+      grid.find('\n') <= kWidestGrid && layout.degrees.pp <= kMostGridRanks;
   return text(
       fits ? text("\nthe schedule, as planned:\n", grid) : std::string(),
-      "\nthe last step:\n", pipe::to_text(step));
+      "\nthe last step:\n",
+      pipe::to_text(step));
 }
 
 std::string where(const RunFolder& folder, const TrainResult& result) {
   std::string out = text(
-      "\nwritten to ", folder.path.string(),
+      "\nwritten to ",
+      folder.path.string(),
       ": config.toml, metrics.jsonl, schedule.svg, trace.json (for ui.perfetto.dev)");
   if (!result.checkpoint.empty())
     out += text("\ncheckpoint: ", result.checkpoint);
@@ -50,14 +56,18 @@ std::string where(const RunFolder& folder, const TrainResult& result) {
 std::string how_to_go_on(const RunFolder& folder, const TrainResult& result) {
   const std::string config = folder.config().string();
   if (result.stopped)
-    return text(
-        "go on with: trireme train ", config, " --checkpoint.resume auto\n");
+    return text("go on with: trireme train ", config, " --checkpoint.resume auto\n");
   std::string out;
   if (!result.checkpoint.empty())
     out += text(
-        "sample it:  trireme sample --model ", result.checkpoint,
-        " --prompt \"The pipeline\"\n", "train on:   trireme train ", config,
-        " --checkpoint.resume auto --training.steps ", 2 * result.step, "\n");
+        "sample it:  trireme sample --model ",
+        result.checkpoint,
+        " --prompt \"The pipeline\"\n",
+        "train on:   trireme train ",
+        config,
+        " --checkpoint.resume auto --training.steps ",
+        2 * result.step,
+        "\n");
   return out + "your text:  trireme train --data.path FILE.txt\n";
 }
 

@@ -30,8 +30,8 @@ sched::Costs costs_of(const ScheduleChoice& choice);
 /// Draws a step to RUN/schedule.svg and RUN/trace.json.
 void write_pictures(const RunFolder& folder, const pipe::StepReport& step);
 
-/// Takes a sample from the model, prints it with the last step, where things lie and how
-/// to go on (rank 0), and gives it. Of a run that was stopped only how. Collective.
+/// Takes a sample from the model, prints it with the last step, where things lie and
+/// how to go on (rank 0), and gives it. Of a run that was stopped only how. Collective.
 std::string conclude_run(
     const ReportRequest& request, Engine& engine, const TrainResult& result);
 

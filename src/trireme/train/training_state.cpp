@@ -9,8 +9,8 @@
 #include "trireme/ckpt/checkpoint.h"
 #include "trireme/core/error.h"
 #include "trireme/core/escape.h"
-#include "trireme/model/weights.h"
 #include "trireme/model/registry.h"
+#include "trireme/model/weights.h"
 
 namespace trireme::train {
 namespace {
@@ -52,7 +52,9 @@ class FirstNames {
 
 /// The states of one stage's parameters.
 NamedTensors states_of(
-    const NamedTensors& states, const pipe::LayerList& layers, const FirstNames& names) {
+    const NamedTensors& states,
+    const pipe::LayerList& layers,
+    const FirstNames& names) {
   std::map<std::string, bool> mine;
   for (const auto& [name, tensor] : pipe::parameters(layers))
     mine[name] = true;
@@ -66,8 +68,13 @@ NamedTensors states_of(
 [[noreturn]] void refuse(
     const fs::path& folder, const std::string& wanted, const std::string& got) {
   throw InvalidArgument(text(
-      "[train] wanted ", wanted, " in the checkpoint ", in_quotes(folder.string()),
-      ", got ", got, "; go on with its own config, or begin anew with "
+      "[train] wanted ",
+      wanted,
+      " in the checkpoint ",
+      in_quotes(folder.string()),
+      ", got ",
+      got,
+      "; go on with its own config, or begin anew with "
       "--checkpoint.resume never and --model.hf_assets_path for its weights"));
 }
 
@@ -86,8 +93,10 @@ TrainingState read_trainer(
     refuse(folder, "a trainer.json with replay", "none");
   for (const auto& [key, value] : facts.items())
     if (read["replay"].value(key, Json()) != value)
-      refuse(folder, text(key, " ", value.dump()),
-             read["replay"].value(key, Json()).dump());
+      refuse(
+          folder,
+          text(key, " ", value.dump()),
+          read["replay"].value(key, Json()).dump());
   return state;
 }
 
@@ -119,7 +128,10 @@ fs::path save_state(
   if (tokenizer != nullptr)
     content.texts["tokenizer.json"] = tokenizer->to_json();
   return ckpt::save_checkpoint(
-      world, root, state.step, content,
+      world,
+      root,
+      state.step,
+      content,
       {.keep = static_cast<int>(config.checkpoint.keep_latest_k)});
 }
 

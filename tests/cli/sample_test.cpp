@@ -1,0 +1,56 @@
+// What models say is in tests/integration/train_run_test.cpp and train_peer_test.cpp.
+#include "trireme/cli/sample.h"
+
+#include <gtest/gtest.h>
+
+#include "trireme/cli/commands.h"
+#include "trireme/testing/scratch_folder.h"
+
+namespace trireme::cli {
+namespace {
+
+struct Outcome {
+  int code = 0;
+  std::string err;
+};
+
+Outcome run(std::vector<std::string> words) {
+  words.insert(words.begin(), {"trireme", "sample"});
+  std::vector<const char*> pointers;
+  for (const std::string& word : words)
+    pointers.push_back(word.c_str());
+  ::testing::internal::CaptureStdout();
+  ::testing::internal::CaptureStderr();
+  const int code = run_commands(static_cast<int>(pointers.size()), pointers.data());
+  ::testing::internal::GetCapturedStdout();
+  return {code, ::testing::internal::GetCapturedStderr()};
+}
+
+TEST(Sample, RefusesWhatIsWrong) {
+  const testing::ScratchFolder folder;
+  folder.write(
+      "config.json",
+      R"({"model_type": "gpt2", "n_embd": 8, "n_layer": 1, "n_head": 1,
+          "vocab_size": 10, "n_positions": 8})");
+  const std::string model = folder.path().string();
+  const std::vector<std::pair<std::vector<std::string>, std::string>> cases{
+      {{}, "--model"},
+      {{"--model", "/no/such"}, "without config.json"},
+      {{"--model", model}, "no tokenizer.json, got no prompt"},
+      {{"--model", model, "--prompt", "x"}, "wanted --prompt-ids"},
+      {{"--model", model, "--prompt-ids", "1,x"}, "got \"x\""},
+      {{"--model", model, "--prompt-ids", "1,10"}, "numbers below 10"},
+      {{"--model", model, "--prompt-ids", "1", "--temperature", "-1"}, "temperature"},
+      {{"--model", model, "--prompt-ids", "1", "--top-p", "0"}, "top_p"},
+      {{"--model", model, "--prompt-ids", "1", "--format", "xml"}, "--format"},
+      {{"--model", model, "--prompt-ids", "1", "--ranks", "9"}, "at most 4 ranks"},
+  };
+  for (const auto& [words, part] : cases) {
+    const Outcome outcome = run(words);
+    EXPECT_EQ(outcome.code, 2) << part;
+    EXPECT_NE(outcome.err.find(part), std::string::npos) << outcome.err;
+  }
+}
+
+}  // namespace
+}  // namespace trireme::cli
