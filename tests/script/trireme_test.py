@@ -15,7 +15,7 @@ from pathlib import Path
 SCRIPT = Path(__file__).resolve().parents[2] / "trireme"
 PLAIN_TOOLS = ("bash env dirname readlink mkdir rm cat grep tee tail tr awk flock sleep").split()
 PACKAGES = ("g++ cmake ninja-build ccache libgtest-dev nlohmann-json3-dev libcli11-dev "
-            "libopenmpi-dev openmpi-bin "
+            "libtomlplusplus-dev libopenmpi-dev openmpi-bin "
             "clang-format-14 python3 python3-venv").split()
 
 # Each fake writes its call to $BOX/calls, one line a call.
@@ -65,6 +65,8 @@ FAKES = {
 VENV_PYTHON = LOG_CALL + """
     torch=${0%/bin/python}/torch
     if [[ "$1 $2" == "-m pip" ]]; then
+      packages=${0%/bin/python}/lib/python3.11/site-packages
+      for word in "$@"; do [[ $word == *==* ]] && mkdir -p "$packages/${word/==/-}.dist-info"; done
       mkdir -p "$torch/include/ATen/core" "$torch/lib"
       echo >"$torch/include/ATen/core/Tensor.h"
       echo >"$torch/lib/libtorch_cpu.so"
@@ -240,6 +242,20 @@ class TriremeScript(unittest.TestCase):
             venv = self.tree / ".deps/venv"
             self.assertIn(f"cmake --fresh --preset release -DTRIREME_TORCH={venv / 'torch'}",
                           self.calls())
+
+    def test_tests_and_benches_get_their_peers_once(self):
+        self.run_script("doctor", FAKE_TORCH="")
+        self.assertFalse(any("transformers" in call for call in self.calls("python")))
+        for word in ("test", "bench", "test"):
+            code, _, errors = self.run_script(word, FAKE_TORCH="")
+            self.assertEqual(code, 0, errors)
+        peers = [call for call in self.calls("python") if "transformers==" in call]
+        self.assertEqual(len(peers), 1, peers)
+        self.assertIn("tokenizers==", peers[0])
+
+    def test_somebody_elses_python_gets_no_peers(self):
+        self.run_script("test")
+        self.assertFalse(any("pip" in call for call in self.calls("python")))
 
     def test_existing_venv_is_used(self):
         self.run_script("doctor", FAKE_TORCH="")
