@@ -133,7 +133,7 @@ void set(Config& config, const Key& key, std::string_view value) {
 }
 
 // A text in TOML, with what must be escaped.
-std::string quoted(const std::string& value) {
+std::string toml_text(const std::string& value) {
   std::ostringstream out;
   out << toml::value<std::string>(value);
   return out.str();
@@ -145,7 +145,7 @@ std::string toml_value(const Slot& slot) {
   if (const auto* whole = std::get_if<int64_t*>(&slot))
     return std::to_string(**whole);
   if (const auto* word = std::get_if<std::string*>(&slot))
-    return quoted(**word);
+    return toml_text(**word);
   std::ostringstream out;
   if (const auto* number = std::get_if<double*>(&slot)) {
     out << toml::value<double>(**number);
@@ -154,7 +154,7 @@ std::string toml_value(const Slot& slot) {
   out << "[";
   const char* comma = "";
   for (const std::string& item : **std::get_if<std::vector<std::string>*>(&slot)) {
-    out << comma << quoted(item);
+    out << comma << toml_text(item);
     comma = ", ";
   }
   out << "]";
