@@ -307,6 +307,11 @@ void Keeper::note_failure() {
         ")");
   else if (job_.left() > 0)
     report += "; the other ranks are stopped";
+  if (failure_->ending.exit_code == kResumable) {
+    // It has said itself why, and what it wrote is no trouble.
+    say(report + "; it can go on from what it saved");
+    return;
+  }
   say(report + (failure_->last_lines.empty() ? "; it wrote nothing to stderr"
                                              : "; the end of its stderr:"));
   err_.add(indented(failure_->last_lines, "    "));
