@@ -33,8 +33,8 @@ TEST(BenchTrain, NamesTheCasesWhenNoneIsMeant) {
 }
 
 TEST(BenchTrainProcs, MeasuresSampling) {
-  const BenchReport report = bench_train(
-      {.only = "sampling", .rounds = 1, .program = TRIREME_TORCH_PROGRAM});
+  const BenchReport report =
+      bench_train({.only = "sampling", .rounds = 1, .program = TRIREME_TORCH_PROGRAM});
   ASSERT_EQ(report.records.size(), 1U);
   EXPECT_EQ(report.records[0].bench, "train");
   EXPECT_EQ(report.records[0].unit, "tokens/s");

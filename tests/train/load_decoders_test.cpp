@@ -50,8 +50,7 @@ TEST(LoadDecodersRanks, RefusesMoreRanksThanLayers) {
 
 TEST(LoadDecodersRanks, RefusesAFolderWithoutWeights) {
   testing::run_world(testing::Backend::Local, 1, [&](const comm::Group& world) {
-    EXPECT_THROW(
-        load_decoders(world, small_model(), "/nonexistent"), InvalidArgument);
+    EXPECT_THROW(load_decoders(world, small_model(), "/nonexistent"), InvalidArgument);
   });
 }
 

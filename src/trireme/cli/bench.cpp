@@ -19,9 +19,9 @@
 #include "trireme/cli/bench_schedule_worker.h"
 #include "trireme/cli/bench_train.h"
 #include "trireme/cli/bench_train_worker.h"
-#include "trireme/core/nearest.h"
 #include "trireme/core/error.h"
 #include "trireme/core/escape.h"
+#include "trireme/core/nearest.h"
 
 namespace trireme::cli {
 namespace {
@@ -176,7 +176,9 @@ void add_bench(CLI::App& app, int& exit_code) {
   CLI::App* bench =
       app.add_subcommand("bench", "Figures beside PyTorch: ours and the peer in turn");
   CLI::Option* what = bench->add_option(
-      "WHAT", command->what, "The benchmark: comm, ddp, launch, pipe, schedule or train");
+      "WHAT",
+      command->what,
+      "The benchmark: comm, ddp, launch, pipe, schedule or train");
   bench->add_flag("--quick", command->measure.quick, "Fewer rounds: under a minute");
   bench->add_flag(
       "--check",

@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <iostream>
+#include <memory>
 
 #include "trireme/cli/bench_peer.h"
 #include "trireme/cli/bench_side.h"
@@ -24,7 +25,8 @@ class ExchangeFolder {
   ExchangeFolder() {
     std::string pattern = (fs::temp_directory_path() / "trireme-bench-XXXXXX").string();
     if (::mkdtemp(pattern.data()) == nullptr)
-      throw Error(text("[cli] expected to make ", pattern, ", got ", errno_text(errno)));
+      throw Error(
+          text("[cli] expected to make ", pattern, ", got ", errno_text(errno)));
     path_ = pattern;
   }
   ~ExchangeFolder() {
@@ -143,12 +145,12 @@ class TrainSides {
     const auto draw = [&](RankSide& side) {
       return side.ask(to_line(tokens), kAnswerLimit).front();
     };
-    const std::vector<double> theirs =
-        guarded([&] { return draw(torch_); })();
+    const std::vector<double> theirs = guarded([&] { return draw(torch_); })();
     const std::vector<double> mine = draw(ours_);
     if (!theirs.empty() && mine != theirs)
       throw Error(
-          "[cli] expected the same tokens from both sides, got different ones; this is a "
+          "[cli] expected the same tokens from both sides, got different ones; this is "
+          "a "
           "bug");
   }
 
@@ -178,7 +180,10 @@ std::vector<TrainCase> train_cases(const MeasureOptions& options) {
   sampled.op = "sample";
   sampled.warm_up = 0;
   return {
-      {.name = "10 M GPT, 2-stage pipeline", .job = pipeline, .goal = 1.1, .plan = steps},
+      {.name = "10 M GPT, 2-stage pipeline",
+       .job = pipeline,
+       .goal = 1.1,
+       .plan = steps},
       {.name = "10 M GPT, 2-rank data parallel",
        .job = parallel,
        .goal = 1.1,
@@ -201,25 +206,32 @@ int64_t tokens_of(const TrainJob& job) {
 }
 
 BenchReport bench_train(const MeasureOptions& options) {
-  const std::vector<TrainCase> cases = choose_cases(
-      train_cases(options), options.only, [](const TrainCase& one) { return one.name; });
+  const std::vector<TrainCase> cases =
+      choose_cases(train_cases(options), options.only, [](const TrainCase& one) {
+        return one.name;
+      });
   PeerCommand peer = find_peer("train", Environment::of_process(), options.program);
   const std::string machine = to_string(describe_machine());
   const double load = load_average();
   BenchReport report;
+  std::unique_ptr<TrainSides> sides;
+  std::string kind;
   for (const TrainCase& one : cases) {
     std::cerr << "bench train: " << one.name << std::endl;
-    // Processes of their own for each case: idle ones would still take memory.
-    TrainSides sides(options, peer, one.ranks);
-    report.records.push_back(sides.measure(one));
+    // Cases of a kind share processes; others would be disturbed by idle ones.
+    if (kind != one.kind) {
+      sides.reset();
+      sides = std::make_unique<TrainSides>(options, peer, one.ranks);
+      kind = one.kind;
+    }
+    report.records.push_back(sides->measure(one));
     Record& record = report.records.back();
     record.bench = "train";
     record.machine = machine;
     record.load = load;
-    peer.missing = sides.missing();
-    if (!peer.missing.empty())
-      report.no_peer = peer.missing;
+    peer.missing = sides->missing();
   }
+  report.no_peer = peer.missing;
   return report;
 }
 
