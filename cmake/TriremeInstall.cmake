@@ -20,7 +20,7 @@ if(TARGET trireme-torch)
 endif()
 install(FILES "${PROJECT_SOURCE_DIR}/bench/peers/comm.py" "${PROJECT_SOURCE_DIR}/bench/peers/ddp.py"
   "${PROJECT_SOURCE_DIR}/bench/peers/pipe.py"
-  "${PROJECT_SOURCE_DIR}/bench/peers/schedule.py"
+  "${PROJECT_SOURCE_DIR}/bench/peers/schedule.py" "${PROJECT_SOURCE_DIR}/bench/peers/train.py"
   DESTINATION "${CMAKE_INSTALL_DATADIR}/trireme/peers")
 
 # A static module hands the packages that it links on to those who link it, private ones too:

@@ -27,6 +27,19 @@ TEST(Quartiles, OfOneValueAreThatValue) {
   EXPECT_DOUBLE_EQ(one.high, 7);
 }
 
+TEST(Record, MoreTokensAreBetter) {
+  Record record = make_record({30}, {10});
+  record.unit = "tokens/s";
+  record.goal = 2;
+  EXPECT_DOUBLE_EQ(*record.ratio(), 3);
+  EXPECT_EQ(judge(record), Verdict::Ok);
+  EXPECT_NE(to_table({record}).find("30.0 tokens/s"), std::string::npos);
+  Record slower = record;
+  slower.ours.rounds = {20};
+  EXPECT_EQ(regressions({record}, {slower}).size(), 1U);
+  EXPECT_TRUE(regressions({slower}, {record}).empty());
+}
+
 TEST(Quartiles, OfNothingAreZero) {
   EXPECT_DOUBLE_EQ(quartiles({}).median, 0);
 }

@@ -56,6 +56,19 @@ TEST(ChildProcs, DoesNotWaitForEver) {
   EXPECT_EQ(failure_text(result), "no answer in time");
 }
 
+TEST(ChildProcs, NotesWhenAMarkHasCome) {
+  ChildStart start = shell("printf 'the fi'; sleep 0.3; echo 'rst'; sleep 0.3");
+  start.mark = "first";
+  const auto begin = std::chrono::steady_clock::now();
+  const ChildResult result = run_child(start);
+  const auto end = std::chrono::steady_clock::now();
+  ASSERT_TRUE(result.marked);
+  EXPECT_GT(*result.marked - begin, milliseconds(200));
+  EXPECT_GT(end - *result.marked, milliseconds(200));
+  start.mark = "second";
+  EXPECT_FALSE(run_child(start).marked);
+}
+
 TEST(ChildProcs, IsKilledWithItsObject) {
   pid_t pid = -1;
   {

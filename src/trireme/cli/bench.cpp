@@ -17,6 +17,8 @@
 #include "trireme/cli/bench_pipe_worker.h"
 #include "trireme/cli/bench_schedule.h"
 #include "trireme/cli/bench_schedule_worker.h"
+#include "trireme/cli/bench_train.h"
+#include "trireme/cli/bench_train_worker.h"
 #include "trireme/core/error.h"
 #include "trireme/core/escape.h"
 #include "trireme/core/nearest.h"
@@ -62,12 +64,17 @@ int work_schedule(const BenchCommand&) {
   return run_schedule_worker(std::cin, std::cout);
 }
 
+int work_train(const BenchCommand&) {
+  return run_train_worker(std::cin, std::cout);
+}
+
 constexpr Bench kBenches[] = {
     {"comm", bench_comm, work_comm},
     {"ddp", bench_ddp, work_ddp},
     {"launch", bench_launch, work_launch},
     {"pipe", bench_pipe, work_pipe},
     {"schedule", bench_schedule, work_schedule},
+    {"train", bench_train, work_train},
 };
 
 const Bench& find_bench(const std::string& name) {
@@ -169,7 +176,9 @@ void add_bench(CLI::App& app, int& exit_code) {
   CLI::App* bench =
       app.add_subcommand("bench", "Figures beside PyTorch: ours and the peer in turn");
   CLI::Option* what = bench->add_option(
-      "WHAT", command->what, "The benchmark: comm, ddp, launch, pipe or schedule");
+      "WHAT",
+      command->what,
+      "The benchmark: comm, ddp, launch, pipe, schedule or train");
   bench->add_flag("--quick", command->measure.quick, "Fewer rounds: under a minute");
   bench->add_flag(
       "--check",
@@ -197,7 +206,7 @@ void add_bench(CLI::App& app, int& exit_code) {
   bench->footer("Example: trireme bench comm --quick --json comm.json");
   bench->callback([command, what, &exit_code] {
     if (what->empty() && command->worker.empty())
-      throw CLI::RequiredError("WHAT (comm, ddp, launch, pipe or schedule)");
+      throw CLI::RequiredError("WHAT (comm, ddp, launch, pipe, schedule or train)");
     exit_code = run_command(*command);
   });
 }

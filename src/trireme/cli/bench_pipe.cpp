@@ -2,11 +2,10 @@
 
 #include <algorithm>
 #include <iostream>
-#include <memory>
 
 #include "trireme/cli/bench_executor.h"
 #include "trireme/cli/bench_peer.h"
-#include "trireme/cli/bench_workers.h"
+#include "trireme/cli/bench_side.h"
 #include "trireme/core/error.h"
 #include "trireme/core/machine.h"
 #include "trireme/sched/generate.h"
@@ -34,33 +33,12 @@ const PipeModel kLinears{
     .layer = "linear", .width = 32, .sequence = 4, .microbatches = 32};
 const PipeModel kNorms{.layer = "norm", .width = 64, .sequence = 16, .microbatches = 1};
 
-/// The ranks of ours, or of torch's; started when they are first needed.
-class Side {
+/// The ranks of ours, or of torch's.
+class Side : public RankSide {
  public:
-  Side(
-      std::string name,
-      int ranks,
-      std::vector<std::string> command,
-      std::string missing = {})
-      : name_(std::move(name)),
-        ranks_(ranks),
-        command_(std::move(command)),
-        missing_(std::move(missing)) {}
+  using RankSide::RankSide;
 
-  const std::string& missing() const { return missing_; }
-  Rows ask(const PipeJob& job) {
-    if (!team_) {
-      Environment::Variables variables{
-          {"OMP_NUM_THREADS", "1"},
-          {"TRIREME_BACKEND", "shm"},
-          {"TRIREME_FLIGHT_DIR", ""}};
-      if (!Environment::of_process().has("GLOO_SOCKET_IFNAME"))
-        variables["GLOO_SOCKET_IFNAME"] = "lo";
-      team_ =
-          std::make_unique<WorkerTeam>(name_, rank_starts(command_, ranks_, variables));
-    }
-    return team_->ask(to_line(job), kAnswerLimit);
-  }
+  Rows ask(const PipeJob& job) { return RankSide::ask(to_line(job), kAnswerLimit); }
   /// In microseconds.
   std::vector<double> times(const PipeJob& job) {
     std::vector<double> times = slowest(ask(job));
@@ -68,18 +46,6 @@ class Side {
       time *= 1e6;
     return times;
   }
-  void give_up(const std::string& why) {
-    missing_ = peer_failed(why);
-    team_.reset();
-  }
-  void restart() { team_.reset(); }
-
- private:
-  std::string name_;
-  int ranks_;
-  std::vector<std::string> command_;
-  std::string missing_;
-  std::unique_ptr<WorkerTeam> team_;
 };
 
 struct Sides {
@@ -190,7 +156,7 @@ std::map<std::string, double> predict(Side& ours, const PipeModel& model) {
                       .makespan;
     }
   }
-  ours.restart();
+  ours.stop();
   return predicted;
 }
 

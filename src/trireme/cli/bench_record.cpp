@@ -40,6 +40,8 @@ Unit unit_for(double value, const std::string& unit) {
     return value >= 1024 ? Unit{1024, "MiB"} : Unit{1, "KiB"};
   if (unit == "%")
     return {1, "%"};
+  if (unit == "tokens/s")
+    return {1, "tokens/s"};
   if (value >= 1e6)
     return {1e6, "s"};
   if (value >= 1e3)
@@ -158,9 +160,9 @@ std::optional<double> Record::peer_value() const {
 
 std::optional<double> Record::ratio() const {
   const auto theirs = peer_value();
-  if (!theirs || our_value() <= 0)
+  if (!theirs || *theirs <= 0 || our_value() <= 0)
     return std::nullopt;
-  return *theirs / our_value();
+  return more_is_better() ? our_value() / *theirs : *theirs / our_value();
 }
 
 Verdict judge(const Record& record) {
@@ -196,7 +198,11 @@ std::vector<std::string> regressions(
       continue;
     const Quartiles was = quartiles(old->ours.rounds);
     const Quartiles is = quartiles(record.ours.rounds);
-    if (is.low > was.high && is.median > was.median * kLeastRegression)
+    const bool slower =
+        record.more_is_better()
+            ? is.high < was.low && is.median * kLeastRegression < was.median
+            : is.low > was.high && is.median > was.median * kLeastRegression;
+    if (slower)
       lines.push_back(text(
           record.name,
           ": was ",

@@ -46,7 +46,7 @@ struct Record {
   std::optional<double> limit;
   /// The least ratio that is asked for.
   std::optional<double> goal;
-  /// "us", "KiB" for memory, or "%" for a share.
+  /// "us", "KiB" for memory, "%" for a share, or "tokens/s", of which more is better.
   std::string unit = "us";
   std::string machine;
   double load = 0;
@@ -54,7 +54,9 @@ struct Record {
   /// The median over the rounds; the slowest round where there is a limit.
   double our_value() const;
   std::optional<double> peer_value() const;
-  /// Peer's value over ours: how many times as fast we are.
+  bool more_is_better() const { return unit == "tokens/s"; }
+  /// Peer's value over ours, or ours over the peer's where more is better: how many
+  /// times as fast we are.
   std::optional<double> ratio() const;
 };
 

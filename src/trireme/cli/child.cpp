@@ -1,5 +1,6 @@
 #include "trireme/cli/child.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstring>
@@ -35,7 +36,7 @@ int spawn(pid_t& pid, const ChildStart& start, int out, int err) {
 }  // namespace
 
 ChildProcess::ChildProcess(const ChildStart& start)
-    : deadline_(Deadline::after(start.limit)) {
+    : mark_(start.mark), deadline_(Deadline::after(start.limit)) {
   std::array<int, 2> ends{};
   std::array<int, 2> writing{-1, -1};
   for (size_t i = 0; i < 2; ++i) {
@@ -60,6 +61,7 @@ ChildProcess::ChildProcess(const ChildStart& start)
 ChildProcess::ChildProcess(ChildProcess&& other) noexcept
     : pid_(std::exchange(other.pid_, -1)),
       pipes_(std::exchange(other.pipes_, {-1, -1})),
+      mark_(std::move(other.mark_)),
       deadline_(other.deadline_) {}
 
 ChildProcess::~ChildProcess() {
@@ -76,6 +78,15 @@ void ChildProcess::close_pipes() {
       ::close(fd);
     fd = -1;
   }
+}
+
+void ChildProcess::keep(
+    std::string& text, std::string_view fresh, ChildResult& result) const {
+  // A mark may come in pieces.
+  const size_t from = text.size() - std::min(text.size(), mark_.size());
+  text.append(fresh);
+  if (!mark_.empty() && !result.marked && text.find(mark_, from) != std::string::npos)
+    result.marked = std::chrono::steady_clock::now();
 }
 
 // Reads both pipes until the child has closed them; false if the time is over before.
@@ -97,7 +108,7 @@ bool ChildProcess::drain(ChildResult& result) {
       std::array<char, 4096> buffer{};
       const ssize_t got = ::read(waits[i].fd, buffer.data(), buffer.size());
       if (got > 0)
-        texts[i]->append(buffer.data(), static_cast<size_t>(got));
+        keep(*texts[i], {buffer.data(), static_cast<size_t>(got)}, result);
       else if (got == 0 || errno != EINTR)
         waits[i].fd = -1;  // poll passes over it
     }

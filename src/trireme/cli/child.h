@@ -2,7 +2,9 @@
 #pragma once
 #include <array>
 #include <chrono>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <sys/types.h>
 #include <vector>
 
@@ -19,6 +21,8 @@ struct ChildStart {
   Environment::Variables variables;
   /// After this it is killed.
   std::chrono::milliseconds limit = std::chrono::minutes(1);
+  /// Text in its output whose time of arrival is wanted; empty: none.
+  std::string mark{};
 };
 
 /// What a program has left behind.
@@ -29,6 +33,8 @@ struct ChildResult {
   bool out_of_time = false;
   std::string out;
   std::string err;
+  /// When the mark had come, if it did.
+  std::optional<std::chrono::steady_clock::time_point> marked{};
 
   bool ok() const { return exit_code == 0 && signal == 0; }
 };
@@ -48,11 +54,13 @@ class ChildProcess {
 
  private:
   bool drain(ChildResult& result);
+  void keep(std::string& text, std::string_view fresh, ChildResult& result) const;
   void close_pipes();
 
   pid_t pid_ = -1;
   /// The reading ends of its stdout and stderr.
   std::array<int, 2> pipes_{-1, -1};
+  std::string mark_;
   Deadline deadline_;
 };
 

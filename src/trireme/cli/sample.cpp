@@ -8,19 +8,14 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
-#include "trireme/ckpt/weight_files.h"
 #include "trireme/cli/torch_ranks.h"
 #include "trireme/core/error.h"
 #include "trireme/core/escape.h"
 #include "trireme/core/parse_number.h"
 #include "trireme/data/tokenizer.h"
 #include "trireme/data/utf8.h"
-#include "trireme/model/build_stages.h"
 #include "trireme/model/registry.h"
-#include "trireme/model/weights.h"
-#include "trireme/sched/partition.h"
-#include "trireme/sched/schedule.h"
-#include "trireme/train/generate.h"
+#include "trireme/train/load_decoders.h"
 
 namespace trireme::cli {
 namespace {
@@ -102,27 +97,12 @@ Request make_request(const SampleArguments& arguments) {
   return request;
 }
 
-/// The layers of every rank, cut so that all have about the same work.
-std::vector<sched::LayerRange> cut(const model::ModelPlan& plan, int ranks) {
-  std::vector<double> work;
-  for (const model::LayerPlan& layer : plan.layers)
-    work.push_back(layer.forward_flops_per_token(1) + 1);
-  return sched::partition(work, sched::map_stages(sched::StageMap::Loop, ranks, ranks));
-}
-
 train::Generated run_rank(
     const comm::Group& world,
     const Request& request,
     const SampleArguments& arguments) {
-  const auto ranges = cut(request.plan, world.size());
-  const auto layers = model::build_stages(
-      request.plan, {ranges[static_cast<size_t>(world.rank())]}, {.initialise = false});
-  model::load_weights(layers, request.plan, ckpt::WeightFiles(request.folder));
-  train::StageDecoders stages{
-      .rank_of_stage =
-          sched::map_stages(sched::StageMap::Loop, world.size(), world.size()),
-      .decoders = {}};
-  stages.decoders.push_back(std::make_unique<model::Decoder>(layers.front()));
+  train::StageDecoders stages =
+      train::load_decoders(world, request.plan, request.folder);
   const auto ends = [&](const std::vector<int64_t>& news) {
     if (request.tokenizer == nullptr)
       return false;

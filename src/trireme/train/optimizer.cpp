@@ -119,13 +119,8 @@ void Optimizer::step_sgd(Lists& lists, double rate) {
 }
 
 void Optimizer::zero_grad() {
-  const at::NoGradGuard no_grad;
-  std::vector<at::Tensor> gradients;
   for (const auto& [name, tensor] : parameters_)
-    if (tensor.grad().defined())
-      gradients.push_back(tensor.grad());
-  if (!gradients.empty())
-    at::_foreach_zero_(gradients);
+    tensor.mutable_grad() = at::Tensor();
 }
 
 void Optimizer::refresh_masters() {

@@ -27,7 +27,8 @@ class Optimizer {
 
   /// One step with this learning rate; a parameter without a gradient stays as it is.
   void step(double rate);
-  /// Gradients become zero where they are.
+  /// Drops the gradients. The next pass brings new ones, which costs less than to add
+  /// to zeros.
   void zero_grad();
   /// After the parameters were loaded: the masters are made of them again.
   void refresh_masters();
