@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "trireme/cli/run_torch.h"
+#include "trireme/testing/scratch_folder.h"
 #include "trireme/version.h"
 
 namespace trireme::cli {

@@ -39,7 +39,7 @@ constexpr std::array kCommands = {
     Command{
         .name = "sample",
         .does = "Text from a trained model",
-        .example = "trireme sample --model runs/1/checkpoint/step-600",
+        .example = "trireme sample --model runs/1/checkpoint/step-1000",
         .torch = true},
     Command{
         .name = "run",

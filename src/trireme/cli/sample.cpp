@@ -205,7 +205,7 @@ void add_sample(CLI::App& app, int& exit_code) {
   add_options(*sub, *arguments);
   sub->footer(
       "Examples:\n"
-      "  trireme sample --model runs/1/checkpoint/step-600 --prompt \"The pipeline\"\n"
+      "  trireme sample --model runs/1/checkpoint/step-1000 --prompt \"The pipeline\"\n"
       "  trireme sample --model gpt2 --prompt-ids 464,3797 --temperature 0 --format "
       "json\n"
       "\n"

@@ -18,7 +18,7 @@ struct ModelConfig {
   std::string name = "gpt2";
   std::string hf_assets_path;
   int64_t dim = 128;
-  int64_t n_layers = 6;
+  int64_t n_layers = 4;
   int64_t n_heads = 4;
   int64_t n_kv_heads = 0;
   int64_t hidden_dim = 0;
@@ -37,9 +37,9 @@ struct DataConfig {
 };
 
 struct TrainingConfig {
-  int64_t steps = 600;
+  int64_t steps = 1000;
   int64_t seq_len = 128;
-  int64_t global_batch_size = 32;
+  int64_t global_batch_size = 16;
   int64_t local_batch_size = 0;
   double max_norm = 1;
   std::string mixed_precision_param = "float32";
@@ -58,7 +58,7 @@ struct ParallelismConfig {
 
 struct OptimizerConfig {
   std::string name = "AdamW";
-  double lr = 1e-3;
+  double lr = 4e-3;
   double beta1 = 0.9;
   double beta2 = 0.95;
   double eps = 1e-8;
@@ -67,7 +67,7 @@ struct OptimizerConfig {
 };
 
 struct LrSchedulerConfig {
-  int64_t warmup_steps = 40;
+  int64_t warmup_steps = 50;
   std::string decay_type = "cosine";
   double decay_ratio = 1;
   double min_lr_factor = 0.1;
@@ -76,7 +76,7 @@ struct LrSchedulerConfig {
 struct CheckpointConfig {
   bool enable = true;
   std::string folder = "checkpoint";
-  int64_t interval = 200;
+  int64_t interval = 500;
   int64_t keep_latest_k = 2;
   std::string resume = "never";
 };
@@ -86,12 +86,12 @@ struct ActivationCheckpointConfig {
 };
 
 struct ValidationConfig {
-  int64_t freq = 200;
+  int64_t freq = 250;
   int64_t steps = 8;
 };
 
 struct MetricsConfig {
-  int64_t log_freq = 10;
+  int64_t log_freq = 50;
   std::string progress = "auto";
 };
 
