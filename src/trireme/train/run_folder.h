@@ -7,7 +7,8 @@
 
 namespace trireme::train {
 
-/// RUN/: config.toml, metrics.jsonl, schedule.svg, trace.json, checkpoint/step-N/.
+/// RUN/: config.toml, metrics.jsonl, schedule.svg, schedule_planned.svg, trace.json,
+/// checkpoint/step-N/.
 struct RunFolder {
   std::filesystem::path path;
   std::filesystem::path checkpoints;
@@ -15,6 +16,9 @@ struct RunFolder {
   std::filesystem::path config() const { return path / "config.toml"; }
   std::filesystem::path metrics() const { return path / "metrics.jsonl"; }
   std::filesystem::path picture() const { return path / "schedule.svg"; }
+  std::filesystem::path planned_picture() const {
+    return path / "schedule_planned.svg";
+  }
   std::filesystem::path trace() const { return path / "trace.json"; }
   std::filesystem::path trace(int64_t step) const;
 };

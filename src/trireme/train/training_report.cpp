@@ -8,14 +8,15 @@
 #include "trireme/data/utf8.h"
 #include "trireme/sched/draw.h"
 #include "trireme/train/generate.h"
+#include "trireme/train/time_rows.h"
 
 namespace trireme::train {
 namespace {
 
 constexpr const char* kPrompt = "The ";
-// A larger grid fits no terminal.
-constexpr size_t kWidestGrid = 200;
-constexpr int kMostGridRanks = 8;
+// What fits a terminal.
+constexpr int kColumns = 100;
+constexpr int kMostRows = 16;
 
 /// Text from the pipeline itself, where it is; the same from each.
 std::string take_sample(const ReportRequest& request, Engine& engine) {
@@ -32,22 +33,24 @@ std::string take_sample(const ReportRequest& request, Engine& engine) {
   return data::as_utf8(request.tokenizer->decode(made.ids));
 }
 
-/// What a terminal can show of the last step.
+/// The last step as a terminal shows it, planned and measured.
 std::string show_step(const Layout& layout, const pipe::StepReport& step) {
-  const std::string grid = sched::draw_grid(layout.schedule, /*color=*/false);
-  const bool fits =
-      grid.find('\n') <= kWidestGrid && layout.degrees.pp <= kMostGridRanks;
-  return text(
-      fits ? text("\nthe schedule, as planned:\n", grid) : std::string(),
-      "\nthe last step:\n",
-      pipe::to_text(step));
+  std::string out;
+  if (layout.degrees.pp <= kMostRows) {
+    if (step.predicted)
+      out +=
+          text("\nthe schedule, planned:\n", draw_time_rows(*step.predicted, kColumns));
+    out +=
+        text("\nthe last step, measured:\n", draw_time_rows(step.measured, kColumns));
+  }
+  return text(out, "\nthe last step:\n", pipe::to_text(step));
 }
 
 std::string where(const RunFolder& folder, const TrainResult& result) {
   std::string out = text(
       "\nwritten to ",
       folder.path.string(),
-      ": config.toml, metrics.jsonl, schedule.svg, trace.json (for ui.perfetto.dev)");
+      ": config.toml, metrics.jsonl, schedule.svg, trace.json");
   if (!result.checkpoint.empty())
     out += text("\ncheckpoint: ", result.checkpoint);
   return out + "\n";
@@ -82,6 +85,9 @@ sched::Costs costs_of(const ScheduleChoice& choice) {
 
 void write_pictures(const RunFolder& folder, const pipe::StepReport& step) {
   write_file(folder.picture(), pipe::to_svg(step));
+  if (step.predicted)
+    write_file(
+        folder.planned_picture(), sched::draw_svg(step.schedule, *step.predicted));
   write_file(folder.trace(), pipe::to_trace(step));
 }
 

@@ -27,7 +27,8 @@ struct ReportRequest {
 /// The costs of a choice's stages, to predict with.
 sched::Costs costs_of(const ScheduleChoice& choice);
 
-/// Draws a step to RUN/schedule.svg and RUN/trace.json.
+/// Draws a step to RUN/schedule.svg, what was planned to RUN/schedule_planned.svg if it
+/// was, and both to RUN/trace.json.
 void write_pictures(const RunFolder& folder, const pipe::StepReport& step);
 
 /// Takes a sample from the model, prints it with the last step, where things lie and
