@@ -78,6 +78,23 @@ TEST(Optimizer, MastersKeepWhatRoundingWouldLose) {
       at::allclose(weight.detach().to(at::kFloat), before.to(at::kFloat) - 5, 0, 0.5));
 }
 
+TEST(Optimizer, AFactorCutsTheGradients) {
+  for (const char* name : {"AdamW", "SGD"}) {
+    at::Tensor cut = leaf(1);
+    at::Tensor whole = leaf(1);
+    Optimizer one({{"w", cut}}, {.name = name, .momentum = 0.5});
+    Optimizer other({{"w", whole}}, {.name = name, .momentum = 0.5});
+    for (int step = 1; step <= 3; ++step) {
+      set_grad(cut, step);
+      set_grad(whole, step);
+      whole.mutable_grad().mul_(0.25);
+      one.step(0.1, 0.25);  // a power of two, so nothing is rounded
+      other.step(0.1);
+    }
+    EXPECT_TRUE(at::equal(cut, whole)) << name;
+  }
+}
+
 TEST(Optimizer, AParameterWithoutGradientStays) {
   at::Tensor used = leaf(1);
   at::Tensor unused = leaf(2);

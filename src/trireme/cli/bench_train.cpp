@@ -46,7 +46,7 @@ class ExchangeFolder {
   fs::path path_;
 };
 
-/// What `trireme train` has when nothing is said.
+/// About what `trireme train` has when nothing is said.
 TrainJob small_model() {
   return {.dim = 128, .layers = 6, .heads = 4, .batch = 32, .microbatch = 4};
 }

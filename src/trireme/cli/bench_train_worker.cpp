@@ -36,8 +36,10 @@ train::Config make_config(const TrainJob& job) {
   config.model.tie_embeddings = false;
   config.training.seq_len = job.folder.empty() ? job.sequence : 1;
   config.training.global_batch_size = job.batch;
-  config.parallelism.pipeline_parallel_schedule = "1F1B";
-  if (job.layout == "pipeline")
+  // The best of each side for one stage a rank: torch has nothing beyond 1F1B there.
+  const bool pipeline = job.layout == "pipeline";
+  config.parallelism.pipeline_parallel_schedule = pipeline ? "ZB-H1" : "1F1B";
+  if (pipeline)
     config.parallelism.pipeline_parallel_microbatch_size = job.microbatch;
   return config;
 }

@@ -155,7 +155,7 @@ int run(const SampleArguments& arguments) {
           request.plan.layers.size(),
           " ranks, one a layer, got ",
           arguments.ranks));
-  } catch (const InvalidArgument& error) {
+  } catch (const Error& error) {
     std::cerr << "trireme: " << error.what() << "\n";
     return kWrongUsage;
   }

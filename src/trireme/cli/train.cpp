@@ -113,7 +113,7 @@ int run(const TrainArguments& arguments, const std::vector<std::string>& words) 
       std::cout << described;
       return 0;
     }
-  } catch (const InvalidArgument& error) {
+  } catch (const Error& error) {
     std::cerr << "trireme: " << error.what() << "\n";
     return kWrongUsage;
   }

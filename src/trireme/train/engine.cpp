@@ -162,16 +162,19 @@ pipe::Batch Engine::pass(const data::TokenBatch& batch, int number) const {
   return made;
 }
 
-double Engine::clip() {
+double Engine::take_norm() {
   if (sync_ != nullptr) {
     // The squares that the reducers took belong to this step.
     const auto fresh = dp::clipped(*sync_);
     for (size_t i = 0; i < clipped_.size(); ++i)
       clipped_[i].squares = fresh[i].squares;
   }
-  const double limit =
-      max_norm_ > 0 ? max_norm_ : std::numeric_limits<double>::infinity();
-  return dp::clip_grad_norm(mesh_, clipped_, {.max_norm = limit});
+  // The norm alone: the optimizer cuts on its way.
+  const double norm = dp::clip_grad_norm(
+      mesh_, clipped_, {.max_norm = std::numeric_limits<double>::infinity()});
+  // As torch counts it, so that norms near the limit come out alike.
+  factor_ = max_norm_ > 0 ? std::min(1.0, max_norm_ / (norm + 1e-6)) : 1;
+  return norm;
 }
 
 StepOutcome Engine::step(const data::TokenBatch& batch, double rate) {
@@ -186,8 +189,8 @@ StepOutcome Engine::step(const data::TokenBatch& batch, double rate) {
       sync_->resume();
     add_times(pipeline_->timeline(), outcome);
   }
-  outcome.grad_norm = clip();
-  optimizer_->step(rate);
+  outcome.grad_norm = take_norm();
+  optimizer_->step(rate, factor_);
   optimizer_->zero_grad();
   return outcome;
 }

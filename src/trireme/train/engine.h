@@ -62,11 +62,13 @@ class Engine {
  private:
   void make_sync();
   void make_pipeline(const model::ModelPlan& plan, const Config& config);
-  double clip();
+  /// The norm of all gradients; sets factor_ to what they are to be cut by.
+  double take_norm();
 
   comm::Mesh mesh_;
   Layout layout_;
   double max_norm_ = 0;
+  double factor_ = 1;
   at::ScalarType dtype_;
   std::vector<int> stages_;
   std::vector<pipe::LayerList> layers_;

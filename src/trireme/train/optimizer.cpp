@@ -66,22 +66,24 @@ Optimizer::Lists Optimizer::with_gradients() const {
   return lists;
 }
 
-void Optimizer::step(double rate) {
+void Optimizer::step(double rate, double factor) {
   const at::NoGradGuard no_grad;
   Lists lists = with_gradients();
   if (lists.masters.empty())
     return;
   at::_foreach_add_(lists.steps, 1);
+  const ScaleTensor scale =
+      factor == 1 ? ScaleTensor() : ScaleTensor(at::full({}, 1 / factor, at::kFloat));
   if (config_.name == "AdamW")
-    step_adamw(lists, rate);
+    step_adamw(lists, rate, scale);
   else
-    step_sgd(lists, rate);
+    step_sgd(lists, rate, scale);
   for (size_t i = 0; i < parameters_.size(); ++i)
     if (needs_master(parameters_[i].second))
       parameters_[i].second.detach().copy_(masters_[i]);
 }
 
-void Optimizer::step_adamw(Lists& lists, double rate) {
+void Optimizer::step_adamw(Lists& lists, double rate, const ScaleTensor& scale) {
   at::_fused_adamw_(
       lists.masters,
       lists.gradients,
@@ -96,11 +98,11 @@ void Optimizer::step_adamw(Lists& lists, double rate) {
       config_.eps,
       /*amsgrad=*/false,
       /*maximize=*/false,
-      /*grad_scale=*/{},
+      /*grad_scale=*/scale,
       /*found_inf=*/{});
 }
 
-void Optimizer::step_sgd(Lists& lists, double rate) {
+void Optimizer::step_sgd(Lists& lists, double rate, const ScaleTensor& scale) {
   // The first step takes the gradient itself as momentum. Zero momentum times its
   // factor plus the gradient is just that, so no step is special here.
   at::_fused_sgd_(
@@ -114,7 +116,7 @@ void Optimizer::step_sgd(Lists& lists, double rate) {
       /*nesterov=*/false,
       /*maximize=*/false,
       /*is_first_step=*/false,
-      /*grad_scale=*/{},
+      /*grad_scale=*/scale,
       /*found_inf=*/{});
 }
 

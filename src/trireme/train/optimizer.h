@@ -1,6 +1,7 @@
 // AdamW and SGD in one pass over the memory, with states that have names.
 #pragma once
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -25,8 +26,9 @@ class Optimizer {
   /// Each parameter once. InvalidArgument if one is not a floating CPU tensor.
   Optimizer(NamedTensors parameters, const OptimizerConfig& config);
 
-  /// One step with this learning rate; a parameter without a gradient stays as it is.
-  void step(double rate);
+  /// One step with this learning rate, by gradients times a factor (for clipping: that
+  /// saves a pass over them); a parameter without a gradient stays as it is.
+  void step(double rate, double factor = 1);
   /// Drops the gradients. The next pass brings new ones, which costs less than to add
   /// to zeros.
   void zero_grad();
@@ -40,8 +42,10 @@ class Optimizer {
 
  private:
   struct Lists;
-  void step_adamw(Lists& lists, double rate);
-  void step_sgd(Lists& lists, double rate);
+  /// What the kernels divide gradients by; none: 1.
+  using ScaleTensor = std::optional<at::Tensor>;
+  void step_adamw(Lists& lists, double rate, const ScaleTensor& scale);
+  void step_sgd(Lists& lists, double rate, const ScaleTensor& scale);
   Lists with_gradients() const;
 
   NamedTensors parameters_;
