@@ -30,7 +30,7 @@ def shown():
 
 
 def main():
-    program = sys.argv[1]
+    program = pathlib.Path(sys.argv[1]).resolve()
     with tempfile.TemporaryDirectory() as folder:
         run = subprocess.run(
             [program, "train", "--training.steps", "2", "--training.global_batch_size", "8",
