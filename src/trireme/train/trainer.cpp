@@ -155,9 +155,13 @@ void Job::lay_out() {
 }
 
 void Job::load() {
-  if (const auto checkpoint = find_resume(config_, folder_.checkpoints)) {
-    state_ = load_state(*checkpoint, model_.plan, config_, *engine_);
-    say(text("going on after step ", state_.step, " of ", checkpoint->string()));
+  // One rank looks, so that all go on from the same.
+  const std::string checkpoint = share_text(
+      world_,
+      leads() ? find_resume(config_, folder_.checkpoints).value_or("").string() : "");
+  if (!checkpoint.empty()) {
+    state_ = load_state(checkpoint, model_.plan, config_, *engine_);
+    say(text("going on after step ", state_.step, " of ", checkpoint));
   } else if (!model_.weights.empty()) {
     model::load_weights(
         engine_->layers(), model_.plan, ckpt::WeightFiles(model_.weights));

@@ -58,6 +58,8 @@ std::string where(const RunFolder& folder, const TrainResult& result) {
 
 std::string how_to_go_on(const RunFolder& folder, const TrainResult& result) {
   const std::string config = folder.config().string();
+  if (result.stopped && result.checkpoint.empty())
+    return "no checkpoint was written: checkpoint.enable is false\n";
   if (result.stopped)
     return text("go on with: trireme train ", config, " --checkpoint.resume auto\n");
   std::string out;
