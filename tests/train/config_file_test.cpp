@@ -64,6 +64,13 @@ TEST(ConfigFile, MistakesHaveFileAndLine) {
       std::string::npos);
 }
 
+TEST(ConfigFile, AnEmptySectionMustExistToo) {
+  EXPECT_NE(
+      toml_error("[foo]\n").find("job.toml:1: wanted a section of job"),
+      std::string::npos);
+  EXPECT_EQ(toml_error("[data]\n"), "nothing was thrown");
+}
+
 TEST(ConfigFile, ReadsTheCommandLine) {
   Config config;
   read_arguments(
@@ -126,7 +133,9 @@ TEST(ConfigFile, ReadsAFile) {
   read_config_file(config, path);
   EXPECT_EQ(config.training.seed, 5);
   EXPECT_NE(
-      error_of([&] { read_config_file(config, path + "x"); }).find("No such file"),
+      error_of([&] {
+        read_config_file(config, path + "x");
+      }).find("none that can be read"),
       std::string::npos);
 }
 

@@ -43,6 +43,12 @@ TEST(Generate, LimitsLeaveOutTheUnlikely) {
   EXPECT_EQ(draw_often(logits, {.temperature = 1, .top_k = 99}).size(), 3U);
 }
 
+TEST(Generate, TokensThatNobodyCanReadAreLeftOut) {
+  const at::Tensor logits = at::tensor({0.1, 0.2, 0.7}).log();
+  EXPECT_EQ(draw_often(logits, {.temperature = 0, .vocabulary = 2}).begin()->first, 1);
+  EXPECT_EQ(draw_often(logits, {.temperature = 1, .vocabulary = 2}).size(), 2U);
+}
+
 TEST(Generate, LogprobsAreTheModels) {
   data::SplitMix random(1);
   const at::Tensor logits = at::tensor({0.25, 0.75}).log() + 5;

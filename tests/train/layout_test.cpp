@@ -56,16 +56,19 @@ TEST(Layout, RefusesDegreesThatDoNot) {
 
 TEST(Layout, FitsTheMachine) {
   const auto fitting = [](int cores, int pp = 0, int dp = 0, int ranks = 0) {
-    ParallelismConfig config;
-    config.ranks = ranks;
-    config.pipeline_parallel_degree = pp;
-    config.data_parallel_replicate_degree = dp;
+    Config config;
+    config.parallelism.ranks = ranks;
+    config.parallelism.pipeline_parallel_degree = pp;
+    config.parallelism.data_parallel_replicate_degree = dp;
     return fitting_ranks(config, cores);
   };
   EXPECT_EQ(fitting(1), 1);
   EXPECT_EQ(fitting(2), 2);
   EXPECT_EQ(fitting(3), 2);
   EXPECT_EQ(fitting(64), 8);
+  for (int cores = 1; cores <= 16; ++cores)  // the default job runs everywhere
+    EXPECT_NO_THROW(choose_batch({}, choose_degrees({}, fitting(cores), /*layers=*/7)))
+        << cores;
   EXPECT_EQ(fitting(2, 4), 4);
   EXPECT_EQ(fitting(6, 4), 4);
   EXPECT_EQ(fitting(2, 2, 3), 6);
@@ -136,6 +139,14 @@ TEST(Layout, RefusesSchedulesThatDoNotGo) {
       error_of([&] {
         make_layout({.pp = 2}, {.microbatches = 8}, layers(4), other.schedule);
       }).find("a schedule for 8 microbatches"),
+      std::string::npos);
+}
+
+TEST(Layout, RefusesSchedulesThatTrainNothing) {
+  EXPECT_NE(
+      error_of([] {
+        make_layout({.pp = 2}, {.microbatches = 4}, layers(4), "ForwardOnly");
+      }).find("trains nothing"),
       std::string::npos);
 }
 

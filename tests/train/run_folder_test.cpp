@@ -1,7 +1,6 @@
 #include "trireme/train/run_folder.h"
 
 #include <fstream>
-#include <iterator>
 
 #include <gtest/gtest.h>
 
@@ -48,17 +47,6 @@ TEST(RunFolder, MakesWhatIsMissing) {
   std::ofstream(folder.path() / "file") << "x";
   config.job.dump_folder = (folder.path() / "file" / "b").string();
   EXPECT_THROW(open_run_folder(config), InvalidArgument);
-}
-
-TEST(RunFolder, WritesTheWholeOrNothing) {
-  const testing::ScratchFolder folder;
-  const fs::path path = folder.path() / "x";
-  write_file(path, "one");
-  write_file(path, "two");
-  std::ifstream in(path);
-  EXPECT_EQ(std::string(std::istreambuf_iterator<char>(in), {}), "two");
-  EXPECT_FALSE(fs::exists(folder.path() / "x.tmp"));
-  EXPECT_THROW(write_file(folder.path() / "no" / "x", "one"), InvalidArgument);
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 // A training job that takes a moment, for tests.
 #pragma once
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -42,8 +43,9 @@ struct JobOutcome {
   TrainResult result;
 };
 
-/// Runs it on pp x dp threads.
-inline JobOutcome run_job(Config config, int pp, int dp, TrainerOptions options = {}) {
+/// Runs it on pp x dp threads, in the folder as it is.
+inline JobOutcome run_job_there(
+    Config config, int pp, int dp, TrainerOptions options = {}) {
   config.parallelism.pipeline_parallel_degree = pp;
   config.parallelism.data_parallel_replicate_degree = dp;
   JobOutcome outcome;
@@ -56,6 +58,14 @@ inline JobOutcome run_job(Config config, int pp, int dp, TrainerOptions options 
       outcome.result = result;
   });
   return outcome;
+}
+
+/// The same; what an earlier run has left is removed, unless it is to go on.
+inline JobOutcome run_job(
+    const Config& config, int pp, int dp, const TrainerOptions& options = {}) {
+  if (config.checkpoint.resume == "never")
+    std::filesystem::remove_all(config.job.dump_folder);
+  return run_job_there(config, pp, dp, options);
 }
 
 }  // namespace trireme::train

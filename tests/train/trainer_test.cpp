@@ -142,6 +142,32 @@ TEST(TrainerRanks, GoesOnBitForBit) {
   }
 }
 
+TEST(TrainerRanks, AChosenScheduleStaysWhenItGoesOn) {
+  const testing::ScratchFolder folder;
+  Config config = tiny_config(folder);
+  config.training.steps = 4;
+  // As if measuring had chosen this one.
+  config.parallelism.pipeline_parallel_schedule = "ZBVZeroBubble";
+  run_job(config, 2, 1);
+  config.training.steps = 5;
+  config.checkpoint.resume = "auto";
+  config.parallelism.pipeline_parallel_schedule = "auto";
+  std::ostringstream progress;
+  run_job(config, 2, 1, {.progress = &progress});
+  EXPECT_NE(progress.str().find("schedule: ZBVZeroBubble\n"), std::string::npos)
+      << progress.str();
+}
+
+TEST(TrainerRanks, ANewRunDoesNotMixWithAnother) {
+  const testing::ScratchFolder folder;
+  Config config = tiny_config(folder);
+  config.training.steps = 1;
+  run_job(config, 1, 1);
+  EXPECT_THROW(run_job_there(config, 1, 1), InvalidArgument);
+  config.checkpoint.enable = false;
+  EXPECT_NO_THROW(run_job_there(config, 1, 1));
+}
+
 TEST(TrainerRanks, GoesOnInAnotherLayout) {
   const testing::ScratchFolder folder;
   Config config = tiny_config(folder);

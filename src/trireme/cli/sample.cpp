@@ -1,9 +1,9 @@
 #include "trireme/cli/sample.h"
 
+#include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <iostream>
-#include <iterator>
+#include <span>
 
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
@@ -16,6 +16,7 @@
 #include "trireme/data/utf8.h"
 #include "trireme/model/registry.h"
 #include "trireme/train/load_decoders.h"
+#include "trireme/train/text_file.h"
 
 namespace trireme::cli {
 namespace {
@@ -43,17 +44,15 @@ struct Request {
   std::vector<int64_t> prompt;
 };
 
-std::string read_file(const fs::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  std::string all{std::istreambuf_iterator<char>(in), {}};
-  if (!in)
+std::string read_config(const fs::path& folder) {
+  auto all = train::read_file(folder / "config.json");
+  if (!all)
     throw InvalidArgument(text(
         "[cli] wanted --model to be a checkpoint (…/step-N) or a Hugging Face folder, "
         "got ",
-        in_quotes(path.parent_path().string()),
-        " without ",
-        path.filename().string()));
-  return all;
+        in_quotes(folder.string()),
+        " without config.json"));
+  return std::move(*all);
 }
 
 std::vector<int64_t> parse_ids(std::string_view words, int64_t vocab_size) {
@@ -77,7 +76,7 @@ Request make_request(const SampleArguments& arguments) {
   train::check_options(arguments.options);
   Request request;
   request.folder = arguments.model;
-  request.plan = model::plan_model(read_file(request.folder / "config.json"));
+  request.plan = model::plan_model(read_config(request.folder));
   const fs::path tokenizer = request.folder / "tokenizer.json";
   if (fs::exists(tokenizer))
     request.tokenizer = data::load_tokenizer(tokenizer);
@@ -108,16 +107,19 @@ train::Generated run_rank(
       return false;
     if (news.back() == request.tokenizer->end_of_text())
       return true;
-    return !arguments.stop.empty() &&
-           request.tokenizer->decode(news).find(arguments.stop) != std::string::npos;
+    if (arguments.stop.empty())
+      return false;
+    // Every token has a byte or more, so the end of the text is enough to look at.
+    const size_t most = arguments.stop.size() + 1;
+    const size_t first = news.size() - std::min(news.size(), most);
+    const std::string end = request.tokenizer->decode(std::span(news).subspan(first));
+    return end.find(arguments.stop) != std::string::npos;
   };
+  train::SampleOptions options = arguments.options;
+  if (request.tokenizer != nullptr)
+    options.vocabulary = request.tokenizer->vocab_size();
   return train::generate(
-      world,
-      stages,
-      request.prompt,
-      arguments.options,
-      request.plan.max_positions,
-      ends);
+      world, stages, request.prompt, options, request.plan.max_positions, ends);
 }
 
 void print(

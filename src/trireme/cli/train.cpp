@@ -6,6 +6,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "trireme/ckpt/checkpoint.h"
 #include "trireme/cli/torch_ranks.h"
 #include "trireme/core/error.h"
 #include "trireme/core/machine.h"
@@ -83,10 +84,19 @@ int run_training(train::Config config, int ranks) {
         config,
         {.progress = &std::cerr,
          .report = &std::cout,
-         .width = width,
+         .width = width > 0 ? width : 80,
          .should_stop = [&stop] { return stop.raised(); }});
     return result.stopped ? kStopped : 0;
   });
+}
+
+// Opens what costs nothing to open: a text for a BPE tokenizer would be read whole.
+void check_files(const train::Config& config, const data::Tokenizer* tokenizer) {
+  if (tokenizer == nullptr || tokenizer->kind() == "bytes")
+    train::open_sources(config);
+  const std::string& resume = config.checkpoint.resume;
+  if (resume != "never" && resume != "auto")
+    ckpt::Checkpoint{resume};
 }
 
 int run(const TrainArguments& arguments, const std::vector<std::string>& words) {
@@ -102,11 +112,13 @@ int run(const TrainArguments& arguments, const std::vector<std::string>& words) 
       std::cout << train::to_toml(config);
       return 0;
     }
-    ranks = train::fitting_ranks(config.parallelism, available_cores());
+    ranks = train::fitting_ranks(config, available_cores());
     // All that can be wrong is found before ranks start.
     const auto tokenizer = train::open_tokenizer(config);
     const auto model =
         train::describe_model(config, tokenizer ? tokenizer->vocab_size() : 0);
+    if (!is_rank())
+      check_files(config, tokenizer.get());
     const std::string described =
         is_rank() ? "" : train::dry_run(config, model.plan, ranks);
     if (arguments.dry_run) {

@@ -1,7 +1,5 @@
 #include "trireme/train/config_file.h"
 
-#include <fstream>
-#include <iterator>
 #include <optional>
 #include <sstream>
 #include <toml++/toml.h>
@@ -10,6 +8,7 @@
 #include "trireme/core/escape.h"
 #include "trireme/core/parse_number.h"
 #include "trireme/train/config_keys.h"
+#include "trireme/train/text_file.h"
 
 namespace trireme::train {
 namespace {
@@ -175,21 +174,19 @@ void read_toml(Config& config, std::string_view toml, const std::string& file) {
           in_quotes(name.str()),
           " outside of one; write [section] above it"));
     if (section->empty())
-      continue;
+      check_section(name.str(), place(file, name.source()));
     read_section(config, name.str(), *section, file);
   }
 }
 
 void read_config_file(Config& config, const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  const std::string all{std::istreambuf_iterator<char>(in), {}};
-  if (!in)
+  const auto all = read_file(path);
+  if (!all)
     throw InvalidArgument(text(
-        "[train] wanted to read the config ",
+        "[train] wanted a config file, got ",
         in_quotes(path),
-        ", got ",
-        errno_text(errno)));
-  read_toml(config, all, path);
+        ", which is none that can be read"));
+  read_toml(config, *all, path);
 }
 
 void set_key(Config& config, std::string_view name, std::string_view value) {

@@ -313,6 +313,16 @@ std::string joined(const std::vector<std::string>& names) {
   return out;
 }
 
+[[noreturn]] void refuse_section(std::string_view section, const std::string& origin) {
+  throw InvalidArgument(text(
+      "[train] ",
+      origin,
+      ": wanted a section of ",
+      joined(section_names()),
+      ", got ",
+      in_quotes(section)));
+}
+
 }  // namespace
 
 const std::vector<Key>& config_keys() {
@@ -339,9 +349,19 @@ std::string wanted(const Key& key) {
     return "a list of texts";
   const std::string kind =
       std::holds_alternative<int64_t*>(slot) ? "a whole number" : "a number";
+  const auto shown = [&](double limit) {
+    return limit == std::floor(limit) ? std::to_string(std::llround(limit))
+                                      : text(limit);
+  };
   if (std::isfinite(key.most))
-    return text(kind, " from ", key.least, " to ", key.most);
-  return text(kind, " of at least ", key.least);
+    return text(kind, " from ", shown(key.least), " to ", shown(key.most));
+  return text(kind, " of at least ", shown(key.least));
+}
+
+void check_section(std::string_view section, const std::string& origin) {
+  const auto names = section_names();
+  if (std::find(names.begin(), names.end(), section) == names.end())
+    refuse_section(section, origin);
 }
 
 void assign(
@@ -365,13 +385,7 @@ const Key& find_key(
   }
   const std::string got = in_quotes(text(section, ".", name));
   if (names.empty() && nearest(text(section, ".", name), all).empty())
-    throw InvalidArgument(text(
-        "[train] ",
-        origin,
-        ": wanted a section of ",
-        joined(section_names()),
-        ", got ",
-        in_quotes(section)));
+    refuse_section(section, origin);
   const std::string close = names.empty() ? "" : nearest(name, names);
   const std::string best = close.empty() ? nearest(text(section, ".", name), all)
                                          : text(section, ".", close);

@@ -47,6 +47,9 @@ using Value =
 void assign(
     Config& config, const Key& key, const Value& value, const std::string& origin);
 
+/// InvalidArgument unless there is such a section.
+void check_section(std::string_view section, const std::string& origin);
+
 /// The key of that name. InvalidArgument names the nearest one, or the sections.
 const Key& find_key(
     std::string_view section, std::string_view name, const std::string& origin);

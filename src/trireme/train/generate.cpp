@@ -153,6 +153,14 @@ Generated generate(
     throw InvalidArgument(
         "[train] wanted a prompt of at least one token, got none; the model has to "
         "begin somewhere");
+  if (most_positions > 0 && options.max_new_tokens > 0 &&
+      static_cast<int64_t>(prompt.size()) >= most_positions)
+    throw InvalidArgument(text(
+        "[train] wanted a prompt of less than the model's ",
+        most_positions,
+        " positions, got ",
+        prompt.size(),
+        " tokens"));
   const at::NoGradGuard no_grad;
   Generated made{.ids = prompt, .new_ids = {}, .logprobs = {}};
   data::SplitMix random(options.seed);

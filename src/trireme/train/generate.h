@@ -21,6 +21,8 @@ struct SampleOptions {
   /// all.
   int64_t top_k = 0;
   double top_p = 1;
+  /// Only tokens below this, as where a model has more than its tokenizer; 0: all.
+  int64_t vocabulary = 0;
   uint64_t seed = 0;
 };
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "trireme/core/error.h"
+#include "trireme/pipe/program.h"
 #include "trireme/sched/generate.h"
 #include "trireme/sched/index.h"
 
@@ -74,21 +75,25 @@ Degrees choose_degrees(const ParallelismConfig& config, int ranks, int layers) {
   return degrees;
 }
 
-int fitting_ranks(const ParallelismConfig& config, int cores) {
-  if (config.ranks != 0)
-    return static_cast<int>(config.ranks);
-  const int64_t pp = std::max<int64_t>(1, config.pipeline_parallel_degree);
-  const int64_t dp = std::max<int64_t>(1, config.data_parallel_replicate_degree);
-  if (config.pipeline_parallel_degree != 0 &&
-      config.data_parallel_replicate_degree != 0)
-    return static_cast<int>(pp * dp);
-  // The largest world that the machine has cores for and that the degree divides.
-  const int64_t unit = pp * dp;
-  const int64_t room = std::min<int64_t>(cores, kMostFitting);
-  int64_t ranks = std::max(unit, room - room % unit);
-  if (unit == 1 && ranks > 2)
-    ranks -= ranks % 2;
-  return static_cast<int>(ranks);
+int fitting_ranks(const Config& config, int cores) {
+  const ParallelismConfig& parallelism = config.parallelism;
+  if (parallelism.ranks != 0)
+    return static_cast<int>(parallelism.ranks);
+  const int pp = static_cast<int>(parallelism.pipeline_parallel_degree);
+  const int dp = static_cast<int>(parallelism.data_parallel_replicate_degree);
+  const int unit = std::max(1, pp) * std::max(1, dp);
+  if (pp != 0 && dp != 0)
+    return unit;
+  // The largest world that the machine has cores for, that the degree divides, and
+  // whose pipelines have equal shares of the batch.
+  for (int ranks = std::min(cores, kMostFitting); ranks > unit; --ranks) {
+    const int length = pp != 0 ? pp : dp != 0 ? ranks / dp : ranks % 2 == 0 ? 2 : 1;
+    const int pipelines = dp != 0 ? dp : ranks / length;
+    if (length * pipelines == ranks &&
+        config.training.global_batch_size % pipelines == 0)
+      return ranks;
+  }
+  return unit;
 }
 
 BatchShape choose_batch(const Config& config, const Degrees& degrees) {
@@ -156,6 +161,11 @@ Layout make_layout(
         schedule.name,
         " for ",
         schedule.ranks()));
+  if (!pipe::has_backward(schedule))
+    throw InvalidArgument(text(
+        "[train] wanted a schedule with backwards, got ",
+        schedule.name,
+        ", which trains nothing"));
   if (schedule.microbatches != batch.microbatches)
     throw InvalidArgument(text(
         "[train] wanted a schedule for ",

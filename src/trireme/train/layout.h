@@ -27,7 +27,7 @@ Degrees choose_degrees(const ParallelismConfig& config, int ranks, int layers);
 
 /// How many ranks to start on a machine with so many cores when the config does not
 /// say.
-int fitting_ranks(const ParallelismConfig& config, int cores);
+int fitting_ranks(const Config& config, int cores);
 
 /// How the samples of a step are cut.
 struct BatchShape {

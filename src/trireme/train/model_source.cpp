@@ -1,14 +1,13 @@
 #include "trireme/train/model_source.h"
 
 #include <algorithm>
-#include <fstream>
-#include <iterator>
 
 #include <nlohmann/json.hpp>
 
 #include "trireme/core/error.h"
 #include "trireme/core/escape.h"
 #include "trireme/model/registry.h"
+#include "trireme/train/text_file.h"
 
 namespace trireme::train {
 namespace {
@@ -17,14 +16,12 @@ namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
 std::string read_config(const fs::path& folder) {
-  const fs::path path = folder / "config.json";
-  std::ifstream in(path, std::ios::binary);
-  const std::string all{std::istreambuf_iterator<char>(in), {}};
-  if (!in)
+  auto all = read_file(folder / "config.json");
+  if (!all)
     throw InvalidArgument(text(
         "[train] wanted model.hf_assets_path to be a folder with a config.json, got ",
         in_quotes(folder.string())));
-  return all;
+  return std::move(*all);
 }
 
 Json gpt2_json(const ModelConfig& model) {

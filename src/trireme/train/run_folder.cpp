@@ -1,7 +1,6 @@
 #include "trireme/train/run_folder.h"
 
 #include <cerrno>
-#include <fstream>
 #include <sys/stat.h>
 
 #include "trireme/core/error.h"
@@ -59,25 +58,6 @@ RunFolder open_run_folder(const Config& config) {
       .checkpoints = fs::path(config.job.dump_folder) / config.checkpoint.folder};
   make_folder(folder.path);
   return folder;
-}
-
-void write_file(const fs::path& path, const std::string& contents) {
-  const fs::path temporary = text(path.string(), ".tmp");
-  std::ofstream out(temporary, std::ios::binary | std::ios::trunc);
-  out << contents;
-  out.close();
-  std::error_code error;
-  if (out)
-    fs::rename(temporary, path, error);
-  if (out && !error)
-    return;
-  std::error_code ignored;
-  fs::remove(temporary, ignored);
-  throw InvalidArgument(text(
-      "[train] wanted to write ",
-      in_quotes(path.string()),
-      ", got ",
-      error ? error.message() : "an error; is the disk full?"));
 }
 
 }  // namespace trireme::train

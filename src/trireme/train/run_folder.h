@@ -30,7 +30,4 @@ std::string choose_run_folder(const Config& config);
 /// Makes what is missing. InvalidArgument if that cannot be.
 RunFolder open_run_folder(const Config& config);
 
-/// Writes a file under another name first, so that readers see the whole or nothing.
-void write_file(const std::filesystem::path& path, const std::string& text);
-
 }  // namespace trireme::train

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
-#include <iterator>
 
 #include <ATen/ATen.h>
 
@@ -20,6 +18,7 @@
 #include "trireme/train/engine.h"
 #include "trireme/train/estimate.h"
 #include "trireme/train/share_text.h"
+#include "trireme/train/text_file.h"
 
 namespace trireme::train {
 namespace {
@@ -31,15 +30,13 @@ constexpr int kMeasuredSteps = 3;
 constexpr double kWorthIt = 0.99;
 
 sched::Schedule read_schedule(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  const std::string all{std::istreambuf_iterator<char>(in), {}};
-  if (!in)
+  const auto all = read_file(path);
+  if (!all)
     throw InvalidArgument(text(
         "[train] wanted parallelism.pipeline_parallel_schedule_csv to be a file, got ",
         in_quotes(path),
-        ": ",
-        errno_text(errno)));
-  return sched::parse_csv(all, path);
+        ", which is none that can be read"));
+  return sched::parse_csv(*all, path);
 }
 
 /// The median time of a pass, of the slowest rank.

@@ -10,8 +10,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-data::TokenFormat format_of(const DataConfig& config) {
-  const std::string& word = config.format;
+data::TokenFormat format_of(
+    const std::string& word, const std::vector<std::string>& paths) {
   if (word == "text")
     return data::TokenFormat::Text;
   if (word == "nanogpt")
@@ -20,7 +20,7 @@ data::TokenFormat format_of(const DataConfig& config) {
     return data::TokenFormat::LlmC;
   if (word == "megatron")
     return data::TokenFormat::Megatron;
-  return data::guess_format(config.path.front());
+  return data::guess_format(paths.front());
 }
 
 data::TokenFile open_files(
@@ -78,7 +78,8 @@ std::shared_ptr<const data::Tokenizer> open_tokenizer(const Config& config) {
   if (!config.model.hf_assets_path.empty() && fs::exists(beside, error))
     return data::load_tokenizer(beside);
   const bool text =
-      config.data.path.empty() || format_of(config.data) == data::TokenFormat::Text;
+      config.data.path.empty() ||
+      format_of(config.data.format, config.data.path) == data::TokenFormat::Text;
   return text ? data::byte_tokenizer() : nullptr;
 }
 
@@ -91,14 +92,15 @@ TokenSources open_sources(const Config& config) {
       files.held_out = {(folder / "held_out.txt").string()};
   }
   auto tokenizer = open_tokenizer(config);
-  const data::TokenFormat format = format_of(files);
   TokenSources sources{
       .tokenizer = tokenizer,
-      .training = open_files(files.path, format, tokenizer.get()),
+      .training =
+          open_files(files.path, format_of(files.format, files.path), tokenizer.get()),
       .held_out = std::nullopt};
   check_length(sources.training, config.training.seq_len);
   if (!files.held_out.empty()) {
-    sources.held_out = open_files(files.held_out, format, tokenizer.get());
+    sources.held_out = open_files(
+        files.held_out, format_of(files.format, files.held_out), tokenizer.get());
     check_length(*sources.held_out, config.training.seq_len);
   }
   return sources;

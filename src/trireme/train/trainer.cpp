@@ -7,6 +7,7 @@
 
 #include <ATen/ATen.h>
 
+#include "trireme/ckpt/checkpoint.h"
 #include "trireme/comm/collectives.h"
 #include "trireme/core/error.h"
 #include "trireme/memory/account.h"
@@ -20,6 +21,7 @@
 #include "trireme/train/schedule_choice.h"
 #include "trireme/train/share_text.h"
 #include "trireme/train/step_totals.h"
+#include "trireme/train/text_file.h"
 #include "trireme/train/token_sources.h"
 #include "trireme/train/training_report.h"
 #include "trireme/train/training_state.h"
@@ -59,9 +61,11 @@ class Job {
   bool leads() const { return world_.rank() == 0; }
   void say(const std::string& line);
   data::TokenLoader make_loader(const data::TokenFile& file, bool shuffle) const;
+  void find_checkpoint();
   void lay_out();
   void load();
   void open_output();
+  data::TokenBatch next_batch(data::TokenLoader& loader, int64_t step) const;
   StepMetrics step();
   bool evaluates_after(int64_t step) const;
   std::optional<double> evaluate();
@@ -83,6 +87,8 @@ class Job {
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<MetricsFile> metrics_;
   std::unique_ptr<Progress> progress_;
+  /// The checkpoint to go on from; empty: none.
+  std::string resume_;
   TrainingState state_;
   pipe::StepReport last_step_;
   int64_t first_step_ = 0;
@@ -120,6 +126,22 @@ void Job::open_output() {
           .width = options_.width});
 }
 
+void Job::find_checkpoint() {
+  // One rank looks, so that all go on from the same.
+  const auto find = [&]() -> std::string {
+    const auto found = find_resume(config_, folder_.checkpoints);
+    if (!found && config_.checkpoint.enable && config_.checkpoint.resume == "never" &&
+        ckpt::latest_checkpoint(folder_.checkpoints))
+      throw InvalidArgument(text(
+          "[train] wanted a folder without checkpoints for a new run, got ",
+          folder_.path.string(),
+          "; go on there with --checkpoint.resume auto, or set job.dump_folder to "
+          "another"));
+    return found ? found->string() : std::string();
+  };
+  resume_ = share_text(world_, leads() ? find() : std::string());
+}
+
 void Job::lay_out() {
   const BatchShape batch = choose_batch(config_, degrees_);
   const auto costs = estimate_layers(model_.plan, config_, batch);
@@ -131,7 +153,12 @@ void Job::lay_out() {
       grouped(model_.plan.count_parameters()),
       " parameters; data: ",
       sources_.training.describe()));
-  if (is_measured(config_) && degrees_.pp > 1) {
+  std::optional<Layout> before;
+  if (is_measured(config_) && !resume_.empty())
+    before = saved_layout(resume_, degrees_, batch);
+  if (before) {
+    choice_ = ScheduleChoice{.layout = *before, .layers = costs, .why = {}};
+  } else if (is_measured(config_) && degrees_.pp > 1) {
     choice_ = choose_schedule(mesh_, model_.plan, config_, first, loader_.next());
     loader_.seek(0);
   } else {
@@ -155,13 +182,9 @@ void Job::lay_out() {
 }
 
 void Job::load() {
-  // One rank looks, so that all go on from the same.
-  const std::string checkpoint = share_text(
-      world_,
-      leads() ? find_resume(config_, folder_.checkpoints).value_or("").string() : "");
-  if (!checkpoint.empty()) {
-    state_ = load_state(checkpoint, model_.plan, config_, *engine_);
-    say(text("going on after step ", state_.step, " of ", checkpoint));
+  if (!resume_.empty()) {
+    state_ = load_state(resume_, model_.plan, config_, *engine_);
+    say(text("going on after step ", state_.step, " of ", resume_));
   } else if (!model_.weights.empty()) {
     model::load_weights(
         engine_->layers(), model_.plan, ckpt::WeightFiles(model_.weights));
@@ -176,6 +199,11 @@ void Job::load() {
   }
 }
 
+data::TokenBatch Job::next_batch(data::TokenLoader& loader, int64_t step) const {
+  // Stages in the middle see no tokens.
+  return engine_->reads_data() ? loader.next() : data::TokenBatch{.step = step};
+}
+
 StepMetrics Job::step() {
   auto account = memory::MemoryAccount::process();
   account.reset_peak();
@@ -183,7 +211,7 @@ StepMetrics Job::step() {
   const double rate =
       config_.optimizer.lr *
       lr_factor(config_.lr_scheduler, state_.step, config_.training.steps);
-  const StepOutcome outcome = engine_->step(loader_.next(), rate);
+  const StepOutcome outcome = engine_->step(next_batch(loader_, state_.step), rate);
   const bool stop = options_.should_stop && options_.should_stop();
   const StepTotals totals = total(
       world_,
@@ -216,7 +244,7 @@ std::optional<double> Job::evaluate() {
   const int64_t batches = std::min(config_.validation.steps, whole);
   double sum = 0;
   for (int64_t i = 0; i < batches; ++i)
-    sum += engine_->evaluate(loader.next());
+    sum += engine_->evaluate(next_batch(loader, i));
   return mean_loss(
       world_, degrees_, sum / static_cast<double>(batches), engine_->has_last());
 }
@@ -254,6 +282,7 @@ void Job::trace(bool last) {
 
 TrainResult Job::run() {
   open_output();
+  find_checkpoint();
   lay_out();
   load();
   const int64_t steps = config_.training.steps;

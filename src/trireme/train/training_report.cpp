@@ -8,6 +8,7 @@
 #include "trireme/data/utf8.h"
 #include "trireme/sched/draw.h"
 #include "trireme/train/generate.h"
+#include "trireme/train/text_file.h"
 #include "trireme/train/time_rows.h"
 
 namespace trireme::train {
@@ -28,7 +29,7 @@ std::string take_sample(const ReportRequest& request, Engine& engine) {
       engine.pipeline().group(),
       stages,
       request.tokenizer->encode(kPrompt),
-      {.max_new_tokens = 300},
+      {.max_new_tokens = 300, .vocabulary = request.tokenizer->vocab_size()},
       request.plan.max_positions);
   return data::as_utf8(request.tokenizer->decode(made.ids));
 }

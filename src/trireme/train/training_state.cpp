@@ -11,6 +11,7 @@
 #include "trireme/core/escape.h"
 #include "trireme/model/registry.h"
 #include "trireme/model/weights.h"
+#include "trireme/sched/csv.h"
 
 namespace trireme::train {
 namespace {
@@ -27,6 +28,17 @@ Json replay_facts(const Config& config) {
       {"global_batch_size", config.training.global_batch_size},
       {"seq_len", config.training.seq_len},
       {"shuffle", config.data.shuffle}};
+}
+
+/// So that a job whose schedule was chosen by measuring goes on with the same.
+Json layout_json(const Layout& layout) {
+  Json ranges = Json::array();
+  for (const sched::LayerRange& range : layout.layers)
+    ranges.push_back({range.first, range.last});
+  return {
+      {"schedule", layout.schedule.name},
+      {"csv", sched::to_csv(layout.schedule)},
+      {"layers", ranges}};
 }
 
 /// A tied parameter's state has the name that its weight is saved under, so that every
@@ -122,7 +134,10 @@ fs::path save_state(
            .optimizer = states_of(states, engine.layers()[i], names)});
   }
   const Json trainer{
-      {"step", state.step}, {"tokens", state.tokens}, {"replay", replay_facts(config)}};
+      {"step", state.step},
+      {"tokens", state.tokens},
+      {"replay", replay_facts(config)},
+      {"layout", layout_json(engine.layout())}};
   content.texts["config.json"] = model::config_for_saving(plan, engine.dtype());
   content.texts[kTrainerFile] = trainer.dump(2) + "\n";
   if (tokenizer != nullptr)
@@ -161,6 +176,26 @@ TrainingState load_state(
     at::Tensor(tensor).copy_(read);
   }
   return state;
+}
+
+std::optional<Layout> saved_layout(
+    const fs::path& folder, const Degrees& degrees, const BatchShape& batch) {
+  const ckpt::Checkpoint checkpoint(folder);
+  try {
+    const Json saved = Json::parse(checkpoint.text(kTrainerFile)).at("layout");
+    Layout layout{.degrees = degrees, .batch = batch, .schedule = {}, .layers = {}};
+    layout.schedule =
+        sched::parse_csv(saved.at("csv").get<std::string>(), kTrainerFile);
+    layout.schedule.name = saved.at("schedule").get<std::string>();
+    for (const Json& range : saved.at("layers"))
+      layout.layers.push_back({range.at(0).get<int>(), range.at(1).get<int>()});
+    const bool fits = layout.schedule.ranks() == degrees.pp &&
+                      layout.schedule.microbatches == batch.microbatches &&
+                      layout.stages() == static_cast<int>(layout.layers.size());
+    return fits ? std::optional(layout) : std::nullopt;
+  } catch (const Json::exception& error) {
+    refuse(folder, "a trainer.json with a layout", error.what());
+  }
 }
 
 std::optional<fs::path> find_resume(const Config& config, const fs::path& checkpoints) {

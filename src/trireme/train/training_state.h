@@ -40,6 +40,13 @@ TrainingState load_state(
     const Config& config,
     Engine& engine);
 
+/// The layout that a checkpoint was saved under; nothing if it was for other degrees or
+/// another batch, so that it does not fit.
+std::optional<Layout> saved_layout(
+    const std::filesystem::path& folder,
+    const Degrees& degrees,
+    const BatchShape& batch);
+
 /// The checkpoint that checkpoint.resume asks for; none if it is to begin anew.
 std::optional<std::filesystem::path> find_resume(
     const Config& config, const std::filesystem::path& checkpoints);

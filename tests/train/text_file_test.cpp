@@ -1,0 +1,31 @@
+#include "trireme/train/text_file.h"
+
+#include <gtest/gtest.h>
+
+#include "trireme/core/error.h"
+#include "trireme/testing/scratch_folder.h"
+
+namespace trireme::train {
+namespace {
+
+namespace fs = std::filesystem;
+
+TEST(TextFile, WritesTheWholeOrNothing) {
+  const testing::ScratchFolder folder;
+  const fs::path path = folder.path() / "x";
+  write_file(path, "one");
+  write_file(path, "two");
+  EXPECT_EQ(read_file(path), "two");
+  EXPECT_FALSE(fs::exists(folder.path() / "x.tmp"));
+  EXPECT_THROW(write_file(folder.path() / "no" / "x", "one"), InvalidArgument);
+}
+
+TEST(TextFile, ReadsFilesAndNothingElse) {
+  const testing::ScratchFolder folder;
+  EXPECT_EQ(read_file(folder.write("empty", "")), "");
+  EXPECT_EQ(read_file(folder.path()), std::nullopt);
+  EXPECT_EQ(read_file(folder.path() / "no"), std::nullopt);
+}
+
+}  // namespace
+}  // namespace trireme::train
