@@ -132,9 +132,11 @@ void check_options(const SampleOptions& options) {
 
 Drawn draw(
     const at::Tensor& logits, const SampleOptions& options, data::SplitMix& random) {
+  const bool limited = options.vocabulary > 0 && options.vocabulary < logits.numel();
+  const at::Tensor known = limited ? logits.narrow(0, 0, options.vocabulary) : logits;
   Drawn drawn;
-  drawn.token = options.temperature == 0 ? logits.argmax().item<int64_t>()
-                                         : choose(candidates(logits, options), random);
+  drawn.token = options.temperature == 0 ? known.argmax().item<int64_t>()
+                                         : choose(candidates(known, options), random);
   const at::Tensor wide = logits.to(at::kDouble);
   drawn.logprob =
       wide[drawn.token].item<double>() - at::logsumexp(wide, 0).item<double>();
