@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include "trireme/data/thousands.h"
+
 namespace trireme::train {
 namespace {
 
@@ -21,10 +23,10 @@ TEST(Progress, TellsAStepInALine) {
 }
 
 TEST(Progress, ShowsNumbersForPeople) {
-  EXPECT_EQ(grouped(0), "0");
-  EXPECT_EQ(grouped(999), "999");
-  EXPECT_EQ(grouped(1234567), "1,234,567");
-  EXPECT_EQ(grouped(-1234), "-1,234");
+  EXPECT_EQ(data::with_thousands(0), "0");
+  EXPECT_EQ(data::with_thousands(999), "999");
+  EXPECT_EQ(data::with_thousands(1234567), "1,234,567");
+  EXPECT_EQ(data::with_thousands(-1234), "-1,234");
   EXPECT_EQ(clock_text(5), "0:05");
   EXPECT_EQ(clock_text(7290), "2:01:30");
   EXPECT_EQ(clock_text(-1), "?");

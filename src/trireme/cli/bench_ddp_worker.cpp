@@ -10,11 +10,11 @@
 #include <torch/nn/modules/container/sequential.h>
 #include <torch/nn/modules/linear.h>
 
+#include "trireme/cli/bench_job.h"
 #include "trireme/cli/bench_protocol.h"
 #include "trireme/comm/collectives.h"
 #include "trireme/comm/init.h"
 #include "trireme/core/error.h"
-#include "trireme/core/escape.h"
 #include "trireme/dp/data_parallel.h"
 
 namespace trireme::cli {
@@ -123,19 +123,13 @@ std::string to_line(const DdpJob& job) {
 }
 
 DdpJob parse_ddp_job(const std::string& line) {
-  try {
-    const Json object = Json::parse(line);
-    DdpJob job;
+  return parse_job<DdpJob>(line, [](const auto& object, DdpJob& job) {
     object.at("layers").get_to(job.layers);
     object.at("width").get_to(job.width);
     object.at("batch").get_to(job.batch);
     object.at("warm_up").get_to(job.warm_up);
     object.at("repetitions").get_to(job.repetitions);
-    return job;
-  } catch (const Json::exception&) {
-    throw InvalidArgument(
-        text("[cli] expected a job as one line of JSON, got ", in_quotes(line)));
-  }
+  });
 }
 
 int run_ddp_worker(std::istream& in, std::ostream& out) {

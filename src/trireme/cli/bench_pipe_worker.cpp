@@ -11,11 +11,11 @@
 
 #include "trireme/autograd/executor.h"
 #include "trireme/cli/bench_executor.h"
+#include "trireme/cli/bench_job.h"
 #include "trireme/cli/bench_protocol.h"
 #include "trireme/comm/collectives.h"
 #include "trireme/comm/init.h"
 #include "trireme/core/error.h"
-#include "trireme/core/escape.h"
 #include "trireme/memory/account.h"
 #include "trireme/memory/caching_allocator.h"
 #include "trireme/pipe/overlap_thread.h"
@@ -239,9 +239,7 @@ std::string to_line(const PipeJob& job) {
 }
 
 PipeJob parse_pipe_job(const std::string& line) {
-  try {
-    const Json object = Json::parse(line);
-    PipeJob job;
+  return parse_job<PipeJob>(line, [](const auto& object, PipeJob& job) {
     object.at("op").get_to(job.op);
     object.at("layer").get_to(job.model.layer);
     object.at("layers").get_to(job.model.layers);
@@ -251,11 +249,7 @@ PipeJob parse_pipe_job(const std::string& line) {
     object.at("schedule").get_to(job.schedule);
     object.at("warm_up").get_to(job.warm_up);
     object.at("repetitions").get_to(job.repetitions);
-    return job;
-  } catch (const Json::exception&) {
-    throw InvalidArgument(
-        text("[cli] expected a job as one line of JSON, got ", in_quotes(line)));
-  }
+  });
 }
 
 int run_pipe_worker(std::istream& in, std::ostream& out) {

@@ -6,6 +6,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "trireme/cli/bench_job.h"
 #include "trireme/core/error.h"
 #include "trireme/core/escape.h"
 
@@ -50,20 +51,14 @@ std::string to_line(const CommJob& job) {
 }
 
 CommJob parse_comm_job(const std::string& line) {
-  try {
-    const Json object = Json::parse(line);
-    CommJob job;
+  return parse_job<CommJob>(line, [](const auto& object, CommJob& job) {
     object.at("op").get_to(job.op);
     object.at("bytes").get_to(job.bytes);
     object.at("dtype").get_to(job.dtype);
     object.at("in_segment").get_to(job.in_segment);
     object.at("warm_up").get_to(job.warm_up);
     object.at("repetitions").get_to(job.repetitions);
-    return job;
-  } catch (const Json::exception&) {
-    throw InvalidArgument(
-        text("[cli] expected a job as one line of JSON, got ", in_quotes(line)));
-  }
+  });
 }
 
 std::string ready_line() {

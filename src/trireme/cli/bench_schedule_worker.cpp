@@ -4,9 +4,9 @@
 
 #include <nlohmann/json.hpp>
 
+#include "trireme/cli/bench_job.h"
 #include "trireme/cli/bench_protocol.h"
 #include "trireme/core/error.h"
-#include "trireme/core/escape.h"
 #include "trireme/sched/generate.h"
 #include "trireme/sched/lower.h"
 #include "trireme/sched/prove.h"
@@ -30,17 +30,11 @@ std::string to_line(const ScheduleJob& job) {
 }
 
 ScheduleJob parse_schedule_job(const std::string& line) {
-  try {
-    const Json object = Json::parse(line);
-    ScheduleJob job;
+  return parse_job<ScheduleJob>(line, [](const auto& object, ScheduleJob& job) {
     object.at("ranks").get_to(job.ranks);
     object.at("stages_per_rank").get_to(job.stages_per_rank);
     object.at("microbatches").get_to(job.microbatches);
-    return job;
-  } catch (const Json::exception&) {
-    throw InvalidArgument(
-        text("[cli] expected a job as one line of JSON, got ", in_quotes(line)));
-  }
+  });
 }
 
 ScheduleCost time_schedule(const ScheduleJob& job) {

@@ -7,11 +7,11 @@
 #include <ATen/Parallel.h>
 #include <nlohmann/json.hpp>
 
+#include "trireme/cli/bench_job.h"
 #include "trireme/cli/bench_protocol.h"
 #include "trireme/comm/collectives.h"
 #include "trireme/comm/init.h"
 #include "trireme/core/error.h"
-#include "trireme/core/escape.h"
 #include "trireme/memory/caching_allocator.h"
 #include "trireme/train/engine.h"
 #include "trireme/train/estimate.h"
@@ -193,9 +193,7 @@ std::string to_line(const TrainJob& job) {
 }
 
 TrainJob parse_train_job(const std::string& line) {
-  try {
-    const Json object = Json::parse(line);
-    TrainJob job;
+  return parse_job<TrainJob>(line, [](const auto& object, TrainJob& job) {
     object.at("op").get_to(job.op);
     object.at("layout").get_to(job.layout);
     object.at("dim").get_to(job.dim);
@@ -210,11 +208,7 @@ TrainJob parse_train_job(const std::string& line) {
     object.at("new_tokens").get_to(job.new_tokens);
     object.at("warm_up").get_to(job.warm_up);
     object.at("repetitions").get_to(job.repetitions);
-    return job;
-  } catch (const Json::exception&) {
-    throw InvalidArgument(
-        text("[cli] expected a job as one line of JSON, got ", in_quotes(line)));
-  }
+  });
 }
 
 int run_train_worker(std::istream& in, std::ostream& out) {

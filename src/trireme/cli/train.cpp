@@ -10,6 +10,7 @@
 #include "trireme/cli/torch_ranks.h"
 #include "trireme/core/error.h"
 #include "trireme/core/machine.h"
+#include "trireme/launch/job.h"
 #include "trireme/train/config_file.h"
 #include "trireme/train/config_keys.h"
 #include "trireme/train/dry_run.h"
@@ -23,7 +24,6 @@ namespace trireme::cli {
 namespace {
 
 constexpr int kWrongUsage = 2;
-constexpr int kStopped = 75;
 
 // The parser does not know the keys.
 class TrainFormatter : public CLI::Formatter {
@@ -86,7 +86,7 @@ int run_training(train::Config config, int ranks) {
          .report = &std::cout,
          .width = width > 0 ? width : 80,
          .should_stop = [&stop] { return stop.raised(); }});
-    return result.stopped ? kStopped : 0;
+    return result.stopped ? launch::kResumable : 0;
   });
 }
 
@@ -116,7 +116,7 @@ int run(const TrainArguments& arguments, const std::vector<std::string>& words) 
     // All that can be wrong is found before ranks start.
     const auto tokenizer = train::open_tokenizer(config);
     const auto model =
-        train::describe_model(config, tokenizer ? tokenizer->vocab_size() : 0);
+        train::describe_model(config, train::vocabulary_of(tokenizer.get()));
     if (!is_rank())
       check_files(config, tokenizer.get());
     const std::string described =

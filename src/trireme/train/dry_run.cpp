@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "trireme/core/error.h"
+#include "trireme/data/thousands.h"
 #include "trireme/sched/index.h"
 #include "trireme/train/estimate.h"
 #include "trireme/train/progress.h"
@@ -48,7 +49,7 @@ std::string dry_run(const Config& config, const model::ModelPlan& plan, int rank
       "model: ",
       plan.type,
       ", ",
-      grouped(plan.count_parameters()),
+      data::with_thousands(plan.count_parameters()),
       " parameters in ",
       plan.layers.size(),
       " layers\n",
@@ -58,9 +59,9 @@ std::string dry_run(const Config& config, const model::ModelPlan& plan, int rank
       " samples of ",
       config.training.seq_len,
       " tokens a step, ",
-      grouped(config.training.global_batch_size * config.training.seq_len),
+      data::with_thousands(config.training.global_batch_size * config.training.seq_len),
       " tokens; ",
-      grouped(config.training.steps),
+      data::with_thousands(config.training.steps),
       " steps\n");
   out += text(
       "memory of pipeline rank ",

@@ -7,21 +7,22 @@
 #include <sstream>
 
 #include "trireme/core/error.h"
+#include "trireme/data/thousands.h"
 
 namespace trireme::train {
 namespace {
-
-std::string fixed(double value, int digits) {
-  std::ostringstream out;
-  out << std::fixed << std::setprecision(digits) << value;
-  return out.str();
-}
 
 std::string two_digits(int64_t value) {
   return text(value < 10 ? "0" : "", value);
 }
 
 }  // namespace
+
+std::string fixed(double value, int digits) {
+  std::ostringstream out;
+  out << std::fixed << std::setprecision(digits) << value;
+  return out.str();
+}
 
 ProgressStyle progress_style(const std::string& word, bool terminal) {
   if (word == "none")
@@ -51,18 +52,6 @@ std::string clock_text(double seconds) {
                    : text(minutes, ":", two_digits(whole % 60));
 }
 
-std::string grouped(int64_t number) {
-  const std::string digits = std::to_string(number);
-  const size_t sign = number < 0 ? 1 : 0;
-  std::string out;
-  for (size_t i = 0; i < digits.size(); ++i) {
-    if (i > sign && (digits.size() - i) % 3 == 0)
-      out += ',';
-    out += digits[i];
-  }
-  return out;
-}
-
 std::string bytes_text(int64_t bytes) {
   const double mib = static_cast<double>(bytes) / (1 << 20);
   return mib < 1024 ? text(fixed(mib, mib < 10 ? 1 : 0), " MiB")
@@ -78,7 +67,7 @@ std::string to_text(const StepMetrics& metrics, int64_t steps, double seconds_le
       "  loss ",
       fixed(metrics.loss, 3),
       "  ",
-      grouped(std::llround(metrics.tokens_per_s)),
+      data::with_thousands(std::llround(metrics.tokens_per_s)),
       " tokens/s  bubble ",
       fixed(100 * metrics.bubble, 1),
       " %  ",

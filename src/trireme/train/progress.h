@@ -51,8 +51,8 @@ std::string draw_bar(double part, int width);
 std::string to_text(const StepMetrics& metrics, int64_t steps, double seconds_left);
 /// "1:02", "2:01:30".
 std::string clock_text(double seconds);
-/// 12345 as "12,345".
-std::string grouped(int64_t number);
+/// With so many digits behind the point.
+std::string fixed(double value, int digits);
 /// "210 MiB", "1.5 GiB".
 std::string bytes_text(int64_t bytes);
 

@@ -1,4 +1,4 @@
-// Small files, read and written whole.
+// Small files, read whole. (ckpt/durable_file.h writes them.)
 #pragma once
 #include <filesystem>
 #include <optional>
@@ -8,8 +8,5 @@ namespace trireme::train {
 
 /// All of a file; nothing if it is none that can be read, as a folder.
 std::optional<std::string> read_file(const std::filesystem::path& path);
-
-/// Writes a file under another name first, so that readers see the whole or nothing.
-void write_file(const std::filesystem::path& path, const std::string& contents);
 
 }  // namespace trireme::train

@@ -65,6 +65,10 @@ fs::path own_text_folder() {
   return folder;
 }
 
+int64_t vocabulary_of(const data::Tokenizer* tokenizer) {
+  return tokenizer == nullptr ? 0 : tokenizer->vocab_size();
+}
+
 std::shared_ptr<const data::Tokenizer> open_tokenizer(const Config& config) {
   const std::string& word = config.data.tokenizer;
   if (word == "none")

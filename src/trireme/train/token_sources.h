@@ -27,6 +27,9 @@ TokenSources open_sources(const Config& config);
 /// own folder. NotSupported if it is not there.
 std::filesystem::path own_text_folder();
 
+/// How many tokens a model needs for it; 0 if there is none.
+int64_t vocabulary_of(const data::Tokenizer* tokenizer);
+
 /// What data.tokenizer asks for; null for none. auto: the tokenizer.json of
 /// model.hf_assets_path; without one bytes for text, and none for tokens.
 std::shared_ptr<const data::Tokenizer> open_tokenizer(const Config& config);

@@ -8,8 +8,10 @@
 #include <ATen/ATen.h>
 
 #include "trireme/ckpt/checkpoint.h"
+#include "trireme/ckpt/durable_file.h"
 #include "trireme/comm/collectives.h"
 #include "trireme/core/error.h"
+#include "trireme/data/thousands.h"
 #include "trireme/memory/account.h"
 #include "trireme/model/weights.h"
 #include "trireme/train/config_file.h"
@@ -21,7 +23,6 @@
 #include "trireme/train/schedule_choice.h"
 #include "trireme/train/share_text.h"
 #include "trireme/train/step_totals.h"
-#include "trireme/train/text_file.h"
 #include "trireme/train/token_sources.h"
 #include "trireme/train/training_report.h"
 #include "trireme/train/training_state.h"
@@ -34,10 +35,6 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
       .count();
 }
 
-int64_t vocabulary_of(const TokenSources& sources) {
-  return sources.tokenizer == nullptr ? 0 : sources.tokenizer->vocab_size();
-}
-
 /// Everything of one rank's job; one member function a phase.
 class Job {
  public:
@@ -47,7 +44,7 @@ class Job {
         options_(options),
         folder_(open_run_folder(config)),
         sources_(open_sources(config)),
-        model_(describe_model(config, vocabulary_of(sources_))),
+        model_(describe_model(config, vocabulary_of(sources_.tokenizer.get()))),
         degrees_(choose_degrees(
             config.parallelism,
             world.size(),
@@ -67,7 +64,6 @@ class Job {
   void open_output();
   data::TokenBatch next_batch(data::TokenLoader& loader, int64_t step) const;
   StepMetrics step();
-  bool evaluates_after(int64_t step) const;
   std::optional<double> evaluate();
   bool is_due(int64_t interval) const;
   void save();
@@ -150,7 +146,7 @@ void Job::lay_out() {
       "model: ",
       model_.plan.type,
       ", ",
-      grouped(model_.plan.count_parameters()),
+      data::with_thousands(model_.plan.count_parameters()),
       " parameters; data: ",
       sources_.training.describe()));
   std::optional<Layout> before;
@@ -194,7 +190,7 @@ void Job::load() {
   first_step_ = state_.step;
   loader_.seek(state_.step);
   if (leads()) {
-    write_file(folder_.config(), to_toml(config_));
+    ckpt::write_durably(folder_.config(), to_toml(config_));
     metrics_ = std::make_unique<MetricsFile>(folder_.metrics(), state_.step);
   }
 }
@@ -275,7 +271,7 @@ void Job::trace(bool last) {
   if (!leads())
     return;
   if (!last)
-    write_file(folder_.trace(state_.step), pipe::to_trace(last_step_));
+    ckpt::write_durably(folder_.trace(state_.step), pipe::to_trace(last_step_));
   else
     write_pictures(folder_, last_step_);
 }
@@ -290,7 +286,6 @@ TrainResult Job::run() {
   if (result_.held_out_before)
     say(text("held-out loss before: ", rounded(*result_.held_out_before)));
   began_ = std::chrono::steady_clock::now();
-  int64_t saved = -1;
   while (state_.step < steps && !result_.stopped) {
     StepMetrics metrics = step();
     const bool last = state_.step == steps || result_.stopped;
@@ -308,15 +303,13 @@ TrainResult Job::run() {
               static_cast<double>(steps - state_.step));
     if (options_.on_step)
       options_.on_step(metrics);
-    if (last || is_due(config_.checkpoint.interval)) {
+    if (last || is_due(config_.checkpoint.interval))
       save();
-      saved = state_.step;
-    }
     result_.last_loss = metrics.loss;
     if (metrics.held_out_loss)
       result_.held_out_after = metrics.held_out_loss;
   }
-  if (saved < 0 && result_.checkpoint.empty())
+  if (state_.step == first_step_)
     say("nothing to do: all steps were done before");
   result_.step = state_.step;
   conclude();

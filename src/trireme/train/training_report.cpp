@@ -1,14 +1,13 @@
 #include "trireme/train/training_report.h"
 
-#include <iomanip>
 #include <ostream>
-#include <sstream>
 
+#include "trireme/ckpt/durable_file.h"
 #include "trireme/core/error.h"
 #include "trireme/data/utf8.h"
 #include "trireme/sched/draw.h"
 #include "trireme/train/generate.h"
-#include "trireme/train/text_file.h"
+#include "trireme/train/progress.h"
 #include "trireme/train/time_rows.h"
 
 namespace trireme::train {
@@ -87,17 +86,15 @@ sched::Costs costs_of(const ScheduleChoice& choice) {
 }
 
 void write_pictures(const RunFolder& folder, const pipe::StepReport& step) {
-  write_file(folder.picture(), pipe::to_svg(step));
+  ckpt::write_durably(folder.picture(), pipe::to_svg(step));
   if (step.predicted)
-    write_file(
+    ckpt::write_durably(
         folder.planned_picture(), sched::draw_svg(step.schedule, *step.predicted));
-  write_file(folder.trace(), pipe::to_trace(step));
+  ckpt::write_durably(folder.trace(), pipe::to_trace(step));
 }
 
 std::string rounded(double value) {
-  std::ostringstream out;
-  out << std::fixed << std::setprecision(3) << value;
-  return out.str();
+  return fixed(value, 3);
 }
 
 std::string conclude_run(

@@ -1,6 +1,6 @@
 #include "trireme/train/training_state.h"
 
-#include <map>
+#include <set>
 
 #include <ATen/ATen.h>
 #include <c10/core/GradMode.h>
@@ -10,6 +10,7 @@
 #include "trireme/core/error.h"
 #include "trireme/core/escape.h"
 #include "trireme/model/registry.h"
+#include "trireme/model/shared_parameters.h"
 #include "trireme/model/weights.h"
 #include "trireme/sched/csv.h"
 
@@ -42,38 +43,25 @@ Json layout_json(const Layout& layout) {
 }
 
 /// A tied parameter's state has the name that its weight is saved under, so that every
-/// layout finds it.
-class FirstNames {
- public:
-  explicit FirstNames(const model::ModelPlan& plan) {
-    for (const auto& names : plan.tied)
-      for (const std::string& name : names)
-        first_[name] = names.front();
-  }
-  /// "exp_avg.lm_head.weight" to "exp_avg.transformer.wte.weight".
-  std::string of_state(const std::string& state) const {
-    const size_t dot = state.find('.');
-    const auto found = first_.find(state.substr(dot + 1));
-    return found == first_.end() ? state
-                                 : text(state.substr(0, dot + 1), found->second);
-  }
-
- private:
-  std::map<std::string, std::string> first_;
-};
+/// layout finds it: "exp_avg.lm_head.weight" is "exp_avg.transformer.wte.weight".
+std::string saved_name(const model::SharedParameters& names, const std::string& state) {
+  const size_t behind = state.find('.') + 1;
+  const std::string parameter = state.substr(behind);
+  return text(state.substr(0, behind), names.first_name(parameter));
+}
 
 /// The states of one stage's parameters.
 NamedTensors states_of(
     const NamedTensors& states,
     const pipe::LayerList& layers,
-    const FirstNames& names) {
-  std::map<std::string, bool> mine;
+    const model::SharedParameters& names) {
+  std::set<std::string> mine;
   for (const auto& [name, tensor] : pipe::parameters(layers))
-    mine[name] = true;
+    mine.insert(name);
   NamedTensors all;
   for (const auto& [name, tensor] : states)
     if (mine.contains(name.substr(name.find('.') + 1)))
-      all.emplace_back(names.of_state(name), tensor);
+      all.emplace_back(saved_name(names, name), tensor);
   return all;
 }
 
@@ -122,7 +110,7 @@ fs::path save_state(
     const Config& config,
     const std::shared_ptr<const data::Tokenizer>& tokenizer,
     Engine& engine) {
-  const FirstNames names(plan);
+  const model::SharedParameters names(plan.tied);
   ckpt::CheckpointContent content;
   content.stages = engine.layout().stages();
   if (engine.writes_checkpoints()) {
@@ -160,11 +148,11 @@ TrainingState load_state(
       read_trainer(folder, checkpoint.text(kTrainerFile), config);
   model::load_weights(engine.layers(), plan, checkpoint.weights());
   engine.optimizer().refresh_masters();
-  const FirstNames names(plan);
+  const model::SharedParameters names(plan.tied);
   const ckpt::WeightFiles files = checkpoint.optimizer();
   const at::NoGradGuard no_grad;
   for (const auto& [name, tensor] : engine.optimizer().state()) {
-    const std::string saved = names.of_state(name);
+    const std::string saved = saved_name(names, name);
     // A job that now computes in lower precision makes masters of the weights.
     if (!files.has(saved) && name.starts_with("master."))
       continue;
