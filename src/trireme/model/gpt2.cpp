@@ -3,11 +3,10 @@
 #include <cmath>
 #include <tuple>
 
-#include <ATen/ops/addmm.h>
 #include <ATen/ops/layer_norm.h>
-#include <ATen/ops/linear.h>
 
 #include "trireme/autograd/dropout.h"
+#include "trireme/autograd/linear.h"
 #include "trireme/autograd/random_stream.h"
 #include "trireme/core/error.h"
 #include "trireme/model/activation.h"
@@ -27,9 +26,7 @@ constexpr const char* kHead = "lm_head.weight";
 // Weights of Hugging Face's Conv1D are [in, out].
 at::Tensor project(
     const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
-  const auto sizes = x.sizes();
-  return at::addmm(bias, x.reshape({-1, sizes.back()}), weight)
-      .view({sizes[0], sizes[1], weight.size(1)});
+  return autograd::linear(x, weight, bias, autograd::WeightOrder::InOut);
 }
 
 struct Norm {

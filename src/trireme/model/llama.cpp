@@ -4,9 +4,9 @@
 #include <tuple>
 
 #include <ATen/ops/linalg_vecdot.h>
-#include <ATen/ops/linear.h>
 #include <ATen/ops/rsqrt.h>
 
+#include "trireme/autograd/linear.h"
 #include "trireme/autograd/random_stream.h"
 #include "trireme/core/error.h"
 #include "trireme/model/activation.h"
@@ -40,7 +40,7 @@ struct Norm {
 struct Linear {
   at::Tensor weight, bias;
   at::Tensor operator()(const at::Tensor& x) const {
-    return at::linear(x, weight, bias);
+    return autograd::linear(x, weight, bias);
   }
 };
 

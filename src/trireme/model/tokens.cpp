@@ -2,8 +2,8 @@
 
 #include <ATen/ops/aminmax.h>
 #include <ATen/ops/embedding.h>
-#include <ATen/ops/linear.h>
 
+#include "trireme/autograd/linear.h"
 #include "trireme/core/error.h"
 #include "trireme/model/layer_cache.h"
 #include "trireme/model/planned_module.h"
@@ -15,7 +15,7 @@ class Head : public PlannedModule, public CachedLayer {
  public:
   Head(const Parts& parts, const BuildOptions& options, SharedParameters& shared)
       : PlannedModule(parts, options, shared), weight_(parameter("weight")) {}
-  at::Tensor forward(const at::Tensor& x) { return at::linear(x, weight_); }
+  at::Tensor forward(const at::Tensor& x) { return autograd::linear(x, weight_); }
   at::Tensor decode(const at::Tensor& x, LayerCache& /*cache*/) override {
     return forward(x);
   }
