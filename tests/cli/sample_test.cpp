@@ -40,6 +40,8 @@ TEST(Sample, RefusesWhatIsWrong) {
       {{"--model", model, "--prompt", "x"}, "wanted --prompt-ids"},
       {{"--model", model, "--prompt-ids", "1,x"}, "got \"x\""},
       {{"--model", model, "--prompt-ids", "1,10"}, "numbers below 10"},
+      {{"--model", model, "--prompt-ids", "1,"}, "got \"\""},
+      {{"--model", model, "--prompt-ids", "1", "--stop", "x"}, "for --stop, got none"},
       {{"--model", model, "--prompt-ids", "1", "--temperature", "-1"}, "temperature"},
       {{"--model", model, "--prompt-ids", "1", "--top-p", "0"}, "top_p"},
       {{"--model", model, "--prompt-ids", "1", "--format", "xml"}, "--format"},

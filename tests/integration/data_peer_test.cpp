@@ -110,7 +110,7 @@ TEST_F(DataPeer, ReplacesBytesAsPythonDoes) {
     std::string bytes;
     for (const int byte : one[0])
       bytes += static_cast<char>(byte);
-    ASSERT_EQ(as_utf8(bytes), one[1]) << one[0];
+    ASSERT_EQ(as_utf8(bytes), one[1].get<std::string>()) << one[0];
   }
 }
 

@@ -89,6 +89,45 @@ TEST_F(TrainRunProcs, StopsWithACheckpointAndGoesOn) {
   expect(out_, "a sample:");
 }
 
+TEST_F(TrainRunProcs, StopsAfterTheFirstStepIfToldWhileItStarts) {
+  for (const int signal : {SIGTERM, SIGUSR1}) {
+    Launched launched(train({"--training.steps", "1000000"}));
+    // The launcher, its keeper, and two ranks that have just begun.
+    ASSERT_TRUE(within(kLong, [this] { return mark_.found().size() >= 4; }));
+    launched.kill(signal);
+    EXPECT_EQ(launched.finish(), Ending{.exit_code = 75}) << launched.err();
+    EXPECT_TRUE(ckpt::latest_checkpoint(run_ / "checkpoint"));
+  }
+}
+
+TEST_F(TrainRunProcs, EndsWithAReasonWhenOneRankIsKilledAndGoesOn) {
+  Launched launched(train(
+      {"--training.steps",
+       "1000000",
+       "--metrics.log_freq",
+       "1",
+       "--checkpoint.interval",
+       "1"}));
+  ASSERT_TRUE(launched.complains("loss ", 3)) << launched.err();
+  std::vector<pid_t> ranks = find_processes([&](pid_t pid, const ProcessStat& stat) {
+    const auto all = mark_.found();
+    return std::find(all.begin(), all.end(), pid) != all.end() &&
+           pid != launched.pid() && stat.parent != launched.pid();
+  });
+  ASSERT_EQ(ranks.size(), 2U);
+  ::kill(ranks[1], SIGKILL);
+  const Ending ending = launched.finish(20s);
+  EXPECT_NE(ending.exit_code, 0);
+  EXPECT_NE(ending.exit_code, 75) << "what was killed was not asked to stop";
+  expect(launched.err(), "SIGKILL");
+  EXPECT_TRUE(mark_.gone_within(10s));
+  const ckpt::Checkpoint checkpoint(*ckpt::latest_checkpoint(run_ / "checkpoint"));
+  EXPECT_GE(checkpoint.step(), 1);
+  EXPECT_EQ(run(train({"--training.steps", std::to_string(checkpoint.step() + 2)})), 0)
+      << err_;
+  expect(err_, text("going on after step ", checkpoint.step()));
+}
+
 TEST_F(TrainRunProcs, KillsAtAnyMomentLeaveTheCheckpointBefore) {
   std::mt19937 random(std::random_device{}());
   int64_t done = 0;
@@ -147,7 +186,19 @@ TEST_F(TrainRunProcs, WrongWordsAreFoundBeforeRanksStart) {
   EXPECT_EQ(run(train({"--training.step", "2"})), 2);
   expect(err_, "did you mean training.steps?");
   EXPECT_EQ(run(train({"--model.n_heads", "3"})), 2);
-  expect(err_, "a multiple of model.n_heads");
+  expect(err_, "[train] the command line: wanted model.dim to be a multiple of");
+  const std::string job =
+      folder_.write("job.toml", "[data]\n\ntokenizer = \"none.json\"\n").string();
+  EXPECT_EQ(run({TRIREME_PROGRAM, "train", job}), 2);
+  expect(err_, text("[train] ", job, ":3: data.tokenizer: "));
+  EXPECT_EQ(
+      run(train(
+          {"--parallelism.pipeline_parallel_schedule",
+           "Interleaved1F1B",
+           "--parallelism.pipeline_parallel_stages_per_rank",
+           "9"})),
+      2);
+  expect(err_, "the command line: parallelism.pipeline_parallel_schedule: wanted ");
   EXPECT_EQ(run({TRIREME_PROGRAM, "train", "/no/such.toml"}), 2);
   EXPECT_EQ(run({TRIREME_PROGRAM, "sample", "--model", "/no/such"}), 2);
   expect(err_, "without config.json");

@@ -38,6 +38,16 @@ TEST(ConfigCheck, RefusesWhatDoesNotFit) {
          c.parallelism.pipeline_parallel_schedule_csv = "x.csv";
        },
        "wanted one schedule"},
+      {[](Config& c) { c.parallelism.pipeline_parallel_schedule = "1F2B"; },
+       "got \"1F2B\"; did you mean 1F1B?"},
+      {[](Config& c) { c.parallelism.pipeline_parallel_stages_per_rank = 2; },
+       "got 2 with auto, which chooses them"},
+      {[](Config& c) {
+         c.parallelism.pipeline_parallel_stages_per_rank = 2;
+         c.parallelism.pipeline_parallel_schedule_csv = "x.csv";
+       },
+       "got 2 with a file, which has them"},
+      {[](Config& c) { c.model.name = "lama"; }, "did you mean llama?"},
       {[](Config& c) { c.data.format = "megatron"; }, "wanted data.path"},
       {[](Config& c) { c.training.local_batch_size = 1 << 20; }, "local_batch_size"},
       {[](Config& c) { c.checkpoint.folder = "/tmp"; }, "a name in the run's folder"},

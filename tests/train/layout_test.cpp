@@ -54,6 +54,26 @@ TEST(Layout, RefusesDegreesThatDoNot) {
       error_of([] { degrees(8, 1, 8, 4); }).find("at most 4 ranks"), std::string::npos);
 }
 
+TEST(Layout, FitsTheBatch) {
+  const std::vector<sched::LayerCosts> layers(7);
+  for (int cores = 1; cores <= 16; ++cores)
+    for (int64_t samples = 1; samples <= 16; ++samples) {
+      Config config;
+      config.training.global_batch_size = samples;
+      const int ranks = fitting_ranks(config, cores);
+      const Degrees is = choose_degrees(config.parallelism, ranks, 7);
+      EXPECT_NO_THROW(make_layout(is, choose_batch(config, is), layers, "1F1B"))
+          << cores << " cores, " << samples << " samples";
+    }
+  Config config;
+  config.parallelism.pipeline_parallel_microbatch_size = 16;
+  EXPECT_EQ(fitting_ranks(config, 2), 1);
+  config.training.global_batch_size = 32;
+  EXPECT_EQ(fitting_ranks(config, 2), 2);
+  config.training.local_batch_size = 16;
+  EXPECT_EQ(fitting_ranks(config, 2), 1);
+}
+
 TEST(Layout, FitsTheMachine) {
   const auto fitting = [](int cores, int pp = 0, int dp = 0, int ranks = 0) {
     Config config;

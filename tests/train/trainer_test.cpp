@@ -216,6 +216,7 @@ TEST(TrainerRanks, WritesWhatItPromises) {
        {"config.toml",
         "metrics.jsonl",
         "schedule.svg",
+        "schedule_planned.svg",
         "trace.json",
         "trace-3.json",
         "checkpoint/step-4/config.json",
@@ -227,6 +228,7 @@ TEST(TrainerRanks, WritesWhatItPromises) {
   EXPECT_NE(progress.str().find("schedule: 1F1B"), std::string::npos);
   EXPECT_NE(progress.str().find("step 6/6  loss "), std::string::npos);
   EXPECT_NE(report.str().find("held-out loss: 5."), std::string::npos) << report.str();
+  EXPECT_NE(report.str().find("the schedule, planned:\n"), std::string::npos);
   EXPECT_NE(report.str().find("a sample:\nThe "), std::string::npos);
   EXPECT_NE(report.str().find("trireme sample --model "), std::string::npos);
   for (const StepMetrics& step : outcome.steps) {
@@ -243,6 +245,38 @@ TEST(TrainerRanks, OneRanksFailureIsEverybodys) {
       run_job(config, 2, 1, {.should_stop = []() -> bool { throw Error("here"); }}));
   config.data.path = {"/no/such/file"};
   EXPECT_THROW(run_job(config, 2, 1), InvalidArgument);
+}
+
+TEST(TrainerRanks, AFolderThatNothingWasWrittenToGoesAgain) {
+  const testing::ScratchFolder folder;
+  Config config = tiny_config(folder);
+  config.job.dump_folder = "";
+  config.data.path = {"/no/such/file"};
+  const fs::path before = fs::current_path();
+  fs::current_path(folder.path());
+  EXPECT_THROW(run_job_there(config, 2, 1), InvalidArgument);
+  EXPECT_TRUE(fs::is_empty("runs"));
+  fs::current_path(before);
+}
+
+TEST(TrainerRanks, NoticesThatTheDataIsAnother) {
+  const testing::ScratchFolder folder;
+  Config config = tiny_config(folder);
+  config.training.steps = 1;
+  run_job(config, 1, 1);
+  config.training.steps = 2;
+  config.checkpoint.resume = "auto";
+  std::ostringstream same;
+  run_job(config, 1, 1, {.progress = &same});
+  EXPECT_EQ(same.str().find("not what it was"), std::string::npos) << same.str();
+  config.training.steps = 3;
+  config.data.path = {folder.write("other.txt", std::string(4321, 'z')).string()};
+  std::ostringstream other;
+  run_job(config, 1, 1, {.progress = &other});
+  EXPECT_NE(
+      other.str().find("4,321 now; samples are not those that would have come"),
+      std::string::npos)
+      << other.str();
 }
 
 }  // namespace

@@ -20,11 +20,25 @@ TEST(TrainingReport, CostsAreThoseOfTheChoice) {
   ScheduleChoice choice{
       .layout = make_layout({.pp = 2}, {.microbatches = 2}, layers, "1F1B"),
       .layers = layers,
+      .measured = true,
       .link = {.latency = 0.5}};
-  const sched::Costs costs = costs_of(choice);
+  pipe::StepReport step{
+      .schedule = choice.layout.schedule,
+      .timelines = {
+          {.actions =
+               {{sched::Action(sched::ActionKind::Forward, 0, 0), 0, 3'000'000}}},
+          {}}};
+  step.measured = pipe::measure(step.schedule, step.timelines);
+  const sched::Costs costs = costs_of(choice, step);
   ASSERT_EQ(costs.stages.size(), 2U);
   EXPECT_EQ(costs.stages[0].forward, 2);
   EXPECT_EQ(costs.link.latency, 0.5);
+  // Where nothing was measured before, the step itself tells.
+  choice.measured = false;
+  const sched::Costs own = costs_of(choice, step);
+  EXPECT_NEAR(own.stages[0].forward, 0.003, 1e-9);
+  EXPECT_EQ(own.stages[1].forward, 0);
+  EXPECT_EQ(own.stages[1].weight_bytes, costs.stages[1].weight_bytes);
 }
 
 }  // namespace

@@ -122,7 +122,7 @@ struct TrainWorker::Sampling {
                stages,
                prompt,
                {.max_new_tokens = job.new_tokens, .temperature = 0},
-               plan.max_positions)
+               plan.position_limit())
         .new_ids;
   }
 

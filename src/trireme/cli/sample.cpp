@@ -15,6 +15,7 @@
 #include "trireme/data/tokenizer.h"
 #include "trireme/data/utf8.h"
 #include "trireme/model/registry.h"
+#include "trireme/train/end_tokens.h"
 #include "trireme/train/load_decoders.h"
 #include "trireme/train/text_file.h"
 
@@ -42,6 +43,8 @@ struct Request {
   /// Null if the folder has none.
   std::shared_ptr<const data::Tokenizer> tokenizer;
   std::vector<int64_t> prompt;
+  /// Where the model itself ends its text.
+  std::vector<int64_t> ends;
 };
 
 std::string read_config(const fs::path& folder) {
@@ -57,8 +60,8 @@ std::string read_config(const fs::path& folder) {
 
 std::vector<int64_t> parse_ids(std::string_view words, int64_t vocab_size) {
   std::vector<int64_t> ids;
-  while (!words.empty()) {
-    const size_t comma = words.find(',');
+  for (size_t comma = 0; comma != std::string_view::npos;) {
+    comma = words.find(',');
     const auto id = parse_number<int64_t>(words.substr(0, comma));
     if (!id || *id < 0 || *id >= vocab_size)
       throw InvalidArgument(text(
@@ -67,7 +70,7 @@ std::vector<int64_t> parse_ids(std::string_view words, int64_t vocab_size) {
           " with commas between, got ",
           in_quotes(words.substr(0, comma))));
     ids.push_back(*id);
-    words = comma == std::string_view::npos ? "" : words.substr(comma + 1);
+    words.remove_prefix(comma == std::string_view::npos ? words.size() : comma + 1);
   }
   return ids;
 }
@@ -80,6 +83,12 @@ Request make_request(const SampleArguments& arguments) {
   const fs::path tokenizer = request.folder / "tokenizer.json";
   if (fs::exists(tokenizer))
     request.tokenizer = data::load_tokenizer(tokenizer);
+  request.ends = train::end_tokens(request.folder, request.tokenizer.get());
+  if (request.tokenizer == nullptr && !arguments.stop.empty())
+    throw InvalidArgument(text(
+        "[cli] wanted a tokenizer.json in ",
+        in_quotes(arguments.model),
+        " for --stop, got none; leave it out, or take --max-new-tokens"));
   const int64_t vocabulary = request.plan.vocab_size;
   if (!arguments.prompt_ids.empty()) {
     request.prompt = parse_ids(arguments.prompt_ids, vocabulary);
@@ -103,9 +112,8 @@ train::Generated run_rank(
   train::StageDecoders stages =
       train::load_decoders(world, request.plan, request.folder);
   const auto ends = [&](const std::vector<int64_t>& news) {
-    if (request.tokenizer == nullptr)
-      return false;
-    if (news.back() == request.tokenizer->end_of_text())
+    const auto& own = request.ends;
+    if (std::find(own.begin(), own.end(), news.back()) != own.end())
       return true;
     if (arguments.stop.empty())
       return false;
@@ -119,7 +127,7 @@ train::Generated run_rank(
   if (request.tokenizer != nullptr)
     options.vocabulary = request.tokenizer->vocab_size();
   return train::generate(
-      world, stages, request.prompt, options, request.plan.max_positions, ends);
+      world, stages, request.prompt, options, request.plan.position_limit(), ends);
 }
 
 void print(
@@ -151,12 +159,7 @@ int run(const SampleArguments& arguments) {
   Request request;
   try {
     request = make_request(arguments);
-    if (arguments.ranks > static_cast<int>(request.plan.layers.size()))
-      throw InvalidArgument(text(
-          "[cli] wanted at most ",
-          request.plan.layers.size(),
-          " ranks, one a layer, got ",
-          arguments.ranks));
+    train::check_ranks(request.plan, arguments.ranks);
   } catch (const Error& error) {
     std::cerr << "trireme: " << error.what() << "\n";
     return kWrongUsage;
@@ -173,7 +176,10 @@ void add_options(CLI::App& sub, SampleArguments& arguments) {
   sub.add_option("--model", arguments.model, "A checkpoint, or a Hugging Face folder")
       ->required()
       ->type_name("DIR");
-  auto* prompt = sub.add_option("--prompt", arguments.prompt, "Where the text begins")
+  auto* prompt = sub.add_option(
+                        "--prompt",
+                        arguments.prompt,
+                        "Where the text begins; else at the start of a line")
                      ->type_name("TEXT");
   sub.add_option("--prompt-ids", arguments.prompt_ids, "The same as tokens: 1,2,3")
       ->type_name("IDS")
@@ -189,7 +195,10 @@ void add_options(CLI::App& sub, SampleArguments& arguments) {
       ->capture_default_str();
   sub.add_option("--seed", options.seed, "The same seed gives the same text")
       ->capture_default_str();
-  sub.add_option("--stop", arguments.stop, "End when this text has come")
+  sub.add_option(
+         "--stop",
+         arguments.stop,
+         "End when this text has come, beside the model's own ends")
       ->type_name("TEXT");
   sub.add_option("--format", arguments.format, "text or json")
       ->check(CLI::IsMember({"text", "json"}))

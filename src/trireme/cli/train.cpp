@@ -8,11 +8,14 @@
 
 #include "trireme/ckpt/checkpoint.h"
 #include "trireme/cli/torch_ranks.h"
+#include "trireme/core/environment.h"
 #include "trireme/core/error.h"
+#include "trireme/core/launch_env.h"
 #include "trireme/core/machine.h"
 #include "trireme/launch/job.h"
 #include "trireme/train/config_file.h"
 #include "trireme/train/config_keys.h"
+#include "trireme/train/config_origin.h"
 #include "trireme/train/dry_run.h"
 #include "trireme/train/layout.h"
 #include "trireme/train/model_source.h"
@@ -74,11 +77,12 @@ int terminal_width() {
 }
 
 int run_training(train::Config config, int ranks) {
+  // Ranks that still start have inherited it, so that none dies of a signal.
+  const train::StopSignal stop;
   const int width = terminal_width();
   if (config.metrics.progress == "auto" && width > 0)
     config.metrics.progress = "bar";
   return run_ranks(ranks, [&](const comm::Group& world) {
-    const train::StopSignal stop;
     const train::TrainResult result = train::train(
         world,
         config,
@@ -108,25 +112,34 @@ int run(const TrainArguments& arguments, const std::vector<std::string>& words) 
   int ranks = 1;
   try {
     config = read_config(words);
-    if (arguments.print_config) {
-      std::cout << train::to_toml(config);
-      return 0;
-    }
-    ranks = train::fitting_ranks(config, available_cores());
+  } catch (const Error& error) {
+    std::cerr << "trireme: " << error.what() << "\n";
+    return kWrongUsage;
+  }
+  if (arguments.print_config) {
+    std::cout << train::to_toml(config);
+    return 0;
+  }
+  try {
+    const LaunchEnv launched = read_launch_env(Environment::of_process());
+    const bool is_other_rank = launched.rank > 0;
+    ranks = is_rank() ? launched.world_size
+                      : train::fitting_ranks(config, available_cores());
     // All that can be wrong is found before ranks start.
     const auto tokenizer = train::open_tokenizer(config);
     const auto model =
         train::describe_model(config, train::vocabulary_of(tokenizer.get()));
-    if (!is_rank())
-      check_files(config, tokenizer.get());
+    // One rank is enough to look.
     const std::string described =
-        is_rank() ? "" : train::dry_run(config, model.plan, ranks);
+        is_other_rank ? "" : train::dry_run(config, model.plan, ranks);
+    if (!is_other_rank)
+      check_files(config, tokenizer.get());
     if (arguments.dry_run) {
       std::cout << described;
       return 0;
     }
   } catch (const Error& error) {
-    std::cerr << "trireme: " << error.what() << "\n";
+    std::cerr << "trireme: " << train::with_origins(config, error.what()) << "\n";
     return kWrongUsage;
   }
   return run_training(config, ranks);

@@ -264,6 +264,7 @@ ModelPlan plan_llama(const LlamaConfig& config) {
   if (config.tie_word_embeddings)
     plan.tied = {{kEmbed, kHead}};
   plan.file_names = {.ignored_ends = {".rotary_emb.inv_freq"}};
+  plan.positions_end = false;
   return plan;
 }
 

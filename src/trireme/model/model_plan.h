@@ -96,7 +96,7 @@ struct ModelPlan {
   std::string type;
   std::string config_json;
   int64_t vocab_size = 0;
-  /// The longest sequence.
+  /// The longest sequence that it is made for.
   int64_t max_positions = 0;
   std::vector<LayerPlan> layers;
   /// Names of one and the same parameter; the first is the one that is saved.
@@ -104,7 +104,11 @@ struct ModelPlan {
   /// Whether tied parameters that meet on a rank are one tensor there.
   bool shares_tied = true;
   FileNames file_names{};
+  /// Whether there is nothing beyond: learned positions end, rotary ones go on.
+  bool positions_end = true;
 
+  /// The most positions that it can run over; 0: any number.
+  int64_t position_limit() const { return positions_end ? max_positions : 0; }
   /// Each tied parameter counts once.
   int64_t count_parameters() const;
 };

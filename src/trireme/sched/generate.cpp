@@ -6,6 +6,7 @@
 
 #include "trireme/core/error.h"
 #include "trireme/core/escape.h"
+#include "trireme/core/nearest.h"
 #include "trireme/sched/generators.h"
 
 namespace trireme::sched {
@@ -184,17 +185,21 @@ bool same_name(std::string_view a, std::string_view b) {
 }
 
 const Maker& find_maker(std::string_view name) {
-  std::string names;
+  std::string list;
+  std::vector<std::string> names;
   for (const Maker& maker : kMakers) {
     if (same_name(maker.info.name, name))
       return maker;
-    names += text(names.empty() ? "" : ", ", maker.info.name);
+    list += text(list.empty() ? "" : ", ", maker.info.name);
+    names.emplace_back(maker.info.name);
   }
+  const std::string close = nearest(name, names);
   throw InvalidArgument(text(
       "[sched] wanted the name of a schedule (",
-      names,
+      list,
       ", or Auto), got ",
-      in_quotes(name)));
+      in_quotes(name),
+      close.empty() ? "" : text("; did you mean ", close, "?")));
 }
 
 void check_range(const char* what, int64_t value, int64_t least, int64_t most) {

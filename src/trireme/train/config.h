@@ -2,6 +2,7 @@
 // them.
 #pragma once
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -119,6 +120,10 @@ struct Config {
   ValidationConfig validation;
   MetricsConfig metrics;
   ProfilingConfig profiling;
+
+  /// Where keys were set, by their full names, as errors say it: "job.toml:3", "the
+  /// command line". A key that has its default is not there.
+  std::map<std::string, std::string> origins{};
 };
 
 /// InvalidArgument unless the values fit one another; each by itself was checked when

@@ -1,8 +1,15 @@
+#include <algorithm>
 #include <filesystem>
 
 #include "trireme/core/error.h"
 #include "trireme/core/escape.h"
+#include "trireme/core/nearest.h"
+#include "trireme/model/registry.h"
+#include "trireme/pipe/named_tensors.h"
+#include "trireme/sched/auto.h"
+#include "trireme/sched/generate.h"
 #include "trireme/train/config.h"
+#include "trireme/train/config_origin.h"
 
 namespace trireme::train {
 namespace {
@@ -12,9 +19,23 @@ void need(bool holds, const std::string& message) {
     throw InvalidArgument(text("[train] ", message));
 }
 
+void check_name(const std::string& name) {
+  const std::vector<std::string> types = model::model_types();
+  const std::string close = nearest(name, types);
+  need(
+      std::find(types.begin(), types.end(), name) != types.end(),
+      text(
+          "wanted model.name to be one of ",
+          pipe::list_names(types),
+          ", got ",
+          in_quotes(name),
+          close.empty() ? "" : text("; did you mean ", close, "?")));
+}
+
 void check_model(const ModelConfig& model) {
   if (!model.hf_assets_path.empty())
     return;
+  check_name(model.name);
   need(
       model.dim % model.n_heads == 0,
       text(
@@ -31,23 +52,40 @@ void check_model(const ModelConfig& model) {
           model.n_kv_heads));
 }
 
-void check_parallelism(const ParallelismConfig& parallelism) {
+void check_schedule(const ParallelismConfig& parallelism) {
+  const std::string& name = parallelism.pipeline_parallel_schedule;
+  const std::string& csv = parallelism.pipeline_parallel_schedule_csv;
+  if (!sched::is_auto(name))
+    about("parallelism.pipeline_parallel_schedule", [&] {
+      return &sched::find_schedule(name);
+    });
   need(
-      parallelism.pipeline_parallel_schedule_csv.empty() ||
-          parallelism.pipeline_parallel_schedule == "auto",
+      csv.empty() || sched::is_auto(name),
       text(
-          "wanted one schedule, got pipeline_parallel_schedule ",
-          in_quotes(parallelism.pipeline_parallel_schedule),
-          " and pipeline_parallel_schedule_csv ",
-          in_quotes(parallelism.pipeline_parallel_schedule_csv),
+          "wanted one schedule, got parallelism.pipeline_parallel_schedule ",
+          in_quotes(name),
+          " and parallelism.pipeline_parallel_schedule_csv ",
+          in_quotes(csv),
           "; leave one of them out"));
+  need(
+      parallelism.pipeline_parallel_stages_per_rank == 0 || !sched::is_auto(name),
+      text(
+          "wanted parallelism.pipeline_parallel_stages_per_rank with a schedule that "
+          "is named, got ",
+          parallelism.pipeline_parallel_stages_per_rank,
+          csv.empty() ? " with auto, which chooses them"
+                      : " with a file, which has them"));
+}
+
+void check_parallelism(const ParallelismConfig& parallelism) {
+  check_schedule(parallelism);
   const int64_t pp = parallelism.pipeline_parallel_degree;
   const int64_t dp = parallelism.data_parallel_replicate_degree;
   need(
       parallelism.ranks == 0 || pp == 0 || dp == 0 || pp * dp == parallelism.ranks,
       text(
-          "wanted parallelism.ranks to be pipeline_parallel_degree x "
-          "data_parallel_replicate_degree, got ",
+          "wanted parallelism.ranks to be parallelism.pipeline_parallel_degree x "
+          "parallelism.data_parallel_replicate_degree, got ",
           parallelism.ranks,
           " and ",
           pp,
@@ -67,16 +105,15 @@ void check_data(const DataConfig& data) {
       "wanted data.tokenizer to be auto, bytes, none or a tokenizer.json, got nothing");
 }
 
-}  // namespace
-
-void check_config(const Config& config) {
+void check_all(const Config& config) {
   check_model(config.model);
   check_data(config.data);
   check_parallelism(config.parallelism);
   need(
       config.training.local_batch_size <= config.training.global_batch_size,
       text(
-          "wanted training.local_batch_size to be at most global_batch_size, got ",
+          "wanted training.local_batch_size to be at most training.global_batch_size, "
+          "got ",
           config.training.local_batch_size,
           " and ",
           config.training.global_batch_size));
@@ -86,6 +123,16 @@ void check_config(const Config& config) {
       text(
           "wanted checkpoint.folder to be a name in the run's folder, got ",
           in_quotes(config.checkpoint.folder)));
+}
+
+}  // namespace
+
+void check_config(const Config& config) {
+  try {
+    check_all(config);
+  } catch (const InvalidArgument& error) {
+    throw InvalidArgument(with_origins(config, error.what()));
+  }
 }
 
 }  // namespace trireme::train

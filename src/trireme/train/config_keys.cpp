@@ -250,6 +250,9 @@ std::string shown(const Value& value) {
 }
 
 bool in_range(const Key& key, double number) {
+#ifdef TRIREME_PLANTED_BUG  // the fuzzer must find it
+  return true;
+#endif
   return std::isfinite(number) && number >= key.least && number <= key.most;
 }
 
@@ -370,6 +373,7 @@ void assign(
       std::visit([&](auto* slot) { return fits(key, value, slot); }, key.slot(config));
   if (!done)
     refuse(key, shown(value), origin);
+  config.origins[full_name(key)] = origin;
 }
 
 const Key& find_key(

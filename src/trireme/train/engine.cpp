@@ -7,6 +7,7 @@
 
 #include "trireme/pipe/module_stage.h"
 #include "trireme/sched/index.h"
+#include "trireme/train/model_source.h"
 
 namespace trireme::train {
 namespace {
@@ -19,11 +20,6 @@ std::vector<sched::LayerRange> ranges_of(
   for (const int stage : stages)
     ranges.push_back(layout.layers[index(stage)]);
   return ranges;
-}
-
-at::ScalarType compute_dtype(const Config& config) {
-  return config.training.mixed_precision_param == "bfloat16" ? at::kBFloat16
-                                                             : at::kFloat;
 }
 
 // The tensors of tied parameters that another place counts for the norm.
@@ -82,18 +78,12 @@ Engine::Engine(
     : mesh_(mesh),
       layout_(layout),
       max_norm_(config.training.max_norm),
-      dtype_(compute_dtype(config)) {
+      dtype_(build_options(config).dtype) {
   stages_ = sched::stages_of(layout_.schedule.rank_of_stage, mesh_.coordinate("pp"));
   has_first_ = layout_.schedule.owner(0) == mesh_.coordinate("pp");
   has_last_ = layout_.schedule.owner(layout_.stages() - 1) == mesh_.coordinate("pp");
-  layers_ = model::build_stages(
-      plan,
-      ranges_of(layout_, stages_),
-      {.seed = static_cast<uint64_t>(config.training.seed),
-       .dtype = dtype_,
-       .dropout = config.model.dropout < 0 ? std::nullopt
-                                           : std::optional(config.model.dropout),
-       .checkpoint = config.activation_checkpoint.mode == "full"});
+  layers_ =
+      model::build_stages(plan, ranges_of(layout_, stages_), build_options(config));
   make_sync();
   make_pipeline(plan, config);
   optimizer_ = std::make_unique<Optimizer>(pipeline_->parameters(), config.optimizer);

@@ -2,18 +2,13 @@
 
 #include "trireme/sched/index.h"
 #include "trireme/sched/simulate.h"
+#include "trireme/train/model_source.h"
 
 namespace trireme::train {
 namespace {
 
 bool is_low(const Config& config) {
-  return config.training.mixed_precision_param != "float32";
-}
-
-model::BuildOptions build_options(const Config& config) {
-  return {
-      .dtype = is_low(config) ? at::kBFloat16 : at::kFloat,
-      .checkpoint = config.activation_checkpoint.mode == "full"};
+  return build_options(config).dtype != at::kFloat;
 }
 
 sched::Simulation run(

@@ -17,7 +17,15 @@ constexpr int kMostFitting = 8;
 // Microbatches a rank, which leave a 1F1B of two ranks a ninth of its time as bubble.
 constexpr int64_t kMicrobatchesPerRank = 4;
 
-void check_degrees(const Degrees& degrees, int ranks, int layers) {
+void check_degrees(
+    const ParallelismConfig& config, const Degrees& degrees, int ranks, int layers) {
+  if (config.ranks != 0 && config.ranks != ranks)
+    throw InvalidArgument(text(
+        "[train] wanted parallelism.ranks to be the ",
+        ranks,
+        " ranks that were started, got ",
+        config.ranks,
+        "; leave it out"));
   if (degrees.ranks() != ranks)
     throw InvalidArgument(text(
         "[train] wanted pipelines that fill ",
@@ -27,7 +35,7 @@ void check_degrees(const Degrees& degrees, int ranks, int layers) {
         " of ",
         degrees.pp,
         "; set parallelism.pipeline_parallel_degree or "
-        "data_parallel_replicate_degree to a divisor of the ranks"));
+        "parallelism.data_parallel_replicate_degree to a divisor of the ranks"));
   if (degrees.pp > layers)
     throw InvalidArgument(text(
         "[train] wanted at most ",
@@ -59,6 +67,19 @@ std::string layers_text(
   return range.last - range.first == 1 ? first : text(first, " … ", last);
 }
 
+// Whether pipelines have equal shares of the batch, with a microbatch a rank or more.
+bool can_fill(const Config& config, int length, int pipelines) {
+  const TrainingConfig& training = config.training;
+  if (training.global_batch_size % pipelines != 0)
+    return false;
+  const int64_t share = training.global_batch_size / pipelines;
+  const int64_t pass =
+      training.local_batch_size == 0 ? share : training.local_batch_size;
+  const int64_t size =
+      std::max<int64_t>(1, config.parallelism.pipeline_parallel_microbatch_size);
+  return pass / size >= length;
+}
+
 }  // namespace
 
 Degrees choose_degrees(const ParallelismConfig& config, int ranks, int layers) {
@@ -71,7 +92,7 @@ Degrees choose_degrees(const ParallelismConfig& config, int ranks, int layers) {
     degrees.pp = std::max(1, ranks / dp);
   if (dp == 0)
     degrees.dp = std::max(1, ranks / degrees.pp);
-  check_degrees(degrees, ranks, layers);
+  check_degrees(config, degrees, ranks, layers);
   return degrees;
 }
 
@@ -85,15 +106,21 @@ int fitting_ranks(const Config& config, int cores) {
   if (pp != 0 && dp != 0)
     return unit;
   // The largest world that the machine has cores for, that the degree divides, and
-  // whose pipelines have equal shares of the batch.
+  // that the batch is enough for.
   for (int ranks = std::min(cores, kMostFitting); ranks > unit; --ranks) {
     const int length = pp != 0 ? pp : dp != 0 ? ranks / dp : ranks % 2 == 0 ? 2 : 1;
     const int pipelines = dp != 0 ? dp : ranks / length;
-    if (length * pipelines == ranks &&
-        config.training.global_batch_size % pipelines == 0)
+    if (length * pipelines == ranks && can_fill(config, length, pipelines))
       return ranks;
   }
   return unit;
+}
+
+std::string to_text(const BatchShape& batch) {
+  return text(
+      batch.microbatches,
+      batch.microbatches == 1 ? " microbatch of " : " microbatches of ",
+      batch.microbatch_size);
 }
 
 BatchShape choose_batch(const Config& config, const Degrees& degrees) {
@@ -220,9 +247,7 @@ std::string to_text(
       " of ",
       degrees.pp,
       ", ",
-      layout.batch.microbatches,
-      " microbatches of ",
-      layout.batch.microbatch_size,
+      to_text(layout.batch),
       layout.batch.passes == 1 ? "" : text(", ", layout.batch.passes, " passes a step"),
       ", ",
       layout.schedule.name,

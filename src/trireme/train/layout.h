@@ -40,6 +40,9 @@ struct BatchShape {
   int64_t local_batch() const { return microbatch_size * microbatches; }
 };
 
+/// For people: "8 microbatches of 2".
+std::string to_text(const BatchShape& batch);
+
 /// InvalidArgument unless the batch can be cut evenly.
 BatchShape choose_batch(const Config& config, const Degrees& degrees);
 

@@ -10,16 +10,20 @@
 
 namespace trireme::train {
 
-StageDecoders load_decoders(
-    const comm::Group& world,
-    const model::ModelPlan& plan,
-    const std::filesystem::path& folder) {
-  if (world.size() > static_cast<int>(plan.layers.size()))
+void check_ranks(const model::ModelPlan& plan, int ranks) {
+  if (ranks > static_cast<int>(plan.layers.size()))
     throw InvalidArgument(text(
         "[train] wanted at most ",
         plan.layers.size(),
         " ranks, one a layer, got ",
-        world.size()));
+        ranks));
+}
+
+StageDecoders load_decoders(
+    const comm::Group& world,
+    const model::ModelPlan& plan,
+    const std::filesystem::path& folder) {
+  check_ranks(plan, world.size());
   StageDecoders stages{
       .rank_of_stage =
           sched::map_stages(sched::StageMap::Loop, world.size(), world.size()),

@@ -14,10 +14,13 @@ namespace trireme::train {
 /// ranks than layers, or the files do not fit.
 ///
 ///     StageDecoders stages = load_decoders(world, plan, "gpt2");
-///     Generated made = generate(world, stages, prompt, {}, plan.max_positions);
+///     Generated made = generate(world, stages, prompt, {}, plan.position_limit());
 StageDecoders load_decoders(
     const comm::Group& world,
     const model::ModelPlan& plan,
     const std::filesystem::path& folder);
+
+/// InvalidArgument unless so many ranks can have a layer each.
+void check_ranks(const model::ModelPlan& plan, int ranks);
 
 }  // namespace trireme::train

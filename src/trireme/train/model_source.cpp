@@ -7,6 +7,7 @@
 #include "trireme/core/error.h"
 #include "trireme/core/escape.h"
 #include "trireme/model/registry.h"
+#include "trireme/train/config_origin.h"
 #include "trireme/train/text_file.h"
 
 namespace trireme::train {
@@ -19,7 +20,7 @@ std::string read_config(const fs::path& folder) {
   auto all = read_file(folder / "config.json");
   if (!all)
     throw InvalidArgument(text(
-        "[train] wanted model.hf_assets_path to be a folder with a config.json, got ",
+        "[train] wanted a folder with a config.json, got ",
         in_quotes(folder.string())));
   return std::move(*all);
 }
@@ -88,6 +89,16 @@ bool has_weights(const fs::path& folder) {
 
 }  // namespace
 
+model::BuildOptions build_options(const Config& config) {
+  const double dropout = config.model.dropout;
+  return {
+      .seed = static_cast<uint64_t>(config.training.seed),
+      .dtype = config.training.mixed_precision_param == "bfloat16" ? at::kBFloat16
+                                                                   : at::kFloat,
+      .dropout = dropout < 0 ? std::nullopt : std::optional(dropout),
+      .checkpoint = config.activation_checkpoint.mode == "full"};
+}
+
 ModelSource describe_model(const Config& config, int64_t vocab_size) {
   const fs::path folder = config.model.hf_assets_path;
   const int64_t wanted =
@@ -98,8 +109,10 @@ ModelSource describe_model(const Config& config, int64_t vocab_size) {
         "0; "
         "set it above the largest token of the files");
   ModelSource source;
-  source.plan = model::plan_model(
-      folder.empty() ? new_config(config, wanted) : read_config(folder));
+  source.plan = folder.empty() ? model::plan_model(new_config(config, wanted))
+                               : about("model.hf_assets_path", [&] {
+                                   return model::plan_model(read_config(folder));
+                                 });
   if (!folder.empty() && has_weights(folder))
     source.weights = folder;
   if (source.plan.vocab_size < vocab_size)

@@ -19,4 +19,7 @@ struct ModelSource {
 /// not fit, or seq_len is more than the model can take.
 ModelSource describe_model(const Config& config, int64_t vocab_size);
 
+/// How the config wants layers to be built.
+model::BuildOptions build_options(const Config& config);
+
 }  // namespace trireme::train

@@ -15,6 +15,7 @@
 #include "trireme/sched/generate.h"
 #include "trireme/sched/index.h"
 #include "trireme/sched/plan.h"
+#include "trireme/train/config_origin.h"
 #include "trireme/train/engine.h"
 #include "trireme/train/estimate.h"
 #include "trireme/train/share_text.h"
@@ -33,7 +34,7 @@ sched::Schedule read_schedule(const std::string& path) {
   const auto all = read_file(path);
   if (!all)
     throw InvalidArgument(text(
-        "[train] wanted parallelism.pipeline_parallel_schedule_csv to be a file, got ",
+        "[train] wanted a file, got ",
         in_quotes(path),
         ", which is none that can be read"));
   return sched::parse_csv(*all, path);
@@ -143,19 +144,23 @@ Layout first_layout(
     const std::vector<sched::LayerCosts>& layers) {
   const ParallelismConfig& parallelism = config.parallelism;
   if (!parallelism.pipeline_parallel_schedule_csv.empty())
+    return about("parallelism.pipeline_parallel_schedule_csv", [&] {
+      return make_layout(
+          degrees,
+          batch,
+          layers,
+          read_schedule(parallelism.pipeline_parallel_schedule_csv));
+    });
+  if (is_measured(config))
+    return make_layout(degrees, batch, layers, "1F1B");
+  return about("parallelism.pipeline_parallel_schedule", [&] {
     return make_layout(
         degrees,
         batch,
         layers,
-        read_schedule(parallelism.pipeline_parallel_schedule_csv));
-  if (is_measured(config))
-    return make_layout(degrees, batch, layers, "1F1B");
-  return make_layout(
-      degrees,
-      batch,
-      layers,
-      parallelism.pipeline_parallel_schedule,
-      static_cast<int>(parallelism.pipeline_parallel_stages_per_rank));
+        parallelism.pipeline_parallel_schedule,
+        static_cast<int>(parallelism.pipeline_parallel_stages_per_rank));
+  });
 }
 
 std::vector<sched::LayerCosts> spread_costs(
@@ -202,6 +207,7 @@ ScheduleChoice choose_schedule(
   }
   choice.layers = spread_costs(first, choice.layers, measured.costs.stages);
   share_costs(world, choice.layers);
+  choice.measured = true;
   choice.link = measured.costs.link;
   sched::CostFile costs{.costs = measured.costs, .layers = choice.layers};
   costs.costs.stages.clear();

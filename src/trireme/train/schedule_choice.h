@@ -26,10 +26,12 @@ Layout first_layout(
 /// A layout, and why it.
 struct ScheduleChoice {
   Layout layout;
-  /// The costs of the layers: measured, if they were; in seconds then.
+  /// The costs of the layers: in seconds if they were measured, else only counted.
   std::vector<sched::LayerCosts> layers;
+  bool measured = false;
   sched::Link link{};
-  /// For people: "ZBVZeroBubble, chosen of 21 from measured costs: 41 ms a step, …".
+  /// For people: "ZBVZeroBubble, chosen of 21 from measured costs: 41 ms a step, …", or
+  /// the schedule's name.
   std::string why;
 };
 

@@ -4,6 +4,7 @@
 #include "trireme/core/error.h"
 #include "trireme/core/escape.h"
 #include "trireme/data/windows.h"
+#include "trireme/train/config_origin.h"
 
 namespace trireme::train {
 namespace {
@@ -76,11 +77,11 @@ std::shared_ptr<const data::Tokenizer> open_tokenizer(const Config& config) {
   if (word == "bytes")
     return data::byte_tokenizer();
   if (word != "auto")
-    return data::load_tokenizer(word);
+    return about("data.tokenizer", [&] { return data::load_tokenizer(word); });
   const fs::path beside = fs::path(config.model.hf_assets_path) / "tokenizer.json";
   std::error_code error;
   if (!config.model.hf_assets_path.empty() && fs::exists(beside, error))
-    return data::load_tokenizer(beside);
+    return about("model.hf_assets_path", [&] { return data::load_tokenizer(beside); });
   const bool text =
       config.data.path.empty() ||
       format_of(config.data.format, config.data.path) == data::TokenFormat::Text;
@@ -96,17 +97,18 @@ TokenSources open_sources(const Config& config) {
       files.held_out = {(folder / "held_out.txt").string()};
   }
   auto tokenizer = open_tokenizer(config);
+  const auto open = [&](const std::vector<std::string>& paths) {
+    data::TokenFile file =
+        open_files(paths, format_of(files.format, paths), tokenizer.get());
+    check_length(file, config.training.seq_len);
+    return file;
+  };
   TokenSources sources{
       .tokenizer = tokenizer,
-      .training =
-          open_files(files.path, format_of(files.format, files.path), tokenizer.get()),
+      .training = about("data.path", [&] { return open(files.path); }),
       .held_out = std::nullopt};
-  check_length(sources.training, config.training.seq_len);
-  if (!files.held_out.empty()) {
-    sources.held_out = open_files(
-        files.held_out, format_of(files.format, files.held_out), tokenizer.get());
-    check_length(*sources.held_out, config.training.seq_len);
-  }
+  if (!files.held_out.empty())
+    sources.held_out = about("data.held_out", [&] { return open(files.held_out); });
   return sources;
 }
 

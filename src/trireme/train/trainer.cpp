@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <filesystem>
 #include <ostream>
 
 #include <ATen/ATen.h>
@@ -153,12 +154,14 @@ void Job::lay_out() {
   if (is_measured(config_) && !resume_.empty())
     before = saved_layout(resume_, degrees_, batch);
   if (before) {
-    choice_ = ScheduleChoice{.layout = *before, .layers = costs, .why = {}};
+    choice_ = ScheduleChoice{
+        .layout = *before, .layers = costs, .why = before->schedule.name};
   } else if (is_measured(config_) && degrees_.pp > 1) {
     choice_ = choose_schedule(mesh_, model_.plan, config_, first, loader_.next());
     loader_.seek(0);
   } else {
-    choice_ = ScheduleChoice{.layout = first, .layers = costs, .why = {}};
+    choice_ =
+        ScheduleChoice{.layout = first, .layers = costs, .why = first.schedule.name};
   }
   say(text(
       "ranks: ",
@@ -168,12 +171,8 @@ void Job::lay_out() {
       " data parallel x ",
       degrees_.pp,
       " pipeline), ",
-      batch.microbatches,
-      " microbatches of ",
-      batch.microbatch_size));
-  say(text(
-      "schedule: ",
-      choice_->why.empty() ? choice_->layout.schedule.name : choice_->why));
+      to_text(batch)));
+  say(text("schedule: ", choice_->why));
   engine_ = std::make_unique<Engine>(mesh_, model_.plan, choice_->layout, config_);
 }
 
@@ -181,6 +180,13 @@ void Job::load() {
   if (!resume_.empty()) {
     state_ = load_state(resume_, model_.plan, config_, *engine_);
     say(text("going on after step ", state_.step, " of ", resume_));
+    if (state_.data_tokens != 0 && state_.data_tokens != sources_.training.size())
+      say(text(
+          "the data is not what it was: ",
+          data::with_thousands(state_.data_tokens),
+          " tokens before, ",
+          data::with_thousands(sources_.training.size()),
+          " now; samples are not those that would have come"));
   } else if (!model_.weights.empty()) {
     model::load_weights(
         engine_->layers(), model_.plan, ckpt::WeightFiles(model_.weights));
@@ -188,6 +194,7 @@ void Job::load() {
     say(text("weights: ", model_.weights.string()));
   }
   first_step_ = state_.step;
+  state_.data_tokens = sources_.training.size();
   loader_.seek(state_.step);
   if (leads()) {
     ckpt::write_durably(folder_.config(), to_toml(config_));
@@ -264,10 +271,9 @@ void Job::save() {
 }
 
 void Job::trace(bool last) {
-  // Costs that were only counted have no seconds to predict with.
-  const bool measured = !choice_->why.empty();
-  last_step_ = engine_->pipeline().report(
-      measured ? std::optional(costs_of(*choice_)) : std::nullopt);
+  last_step_ = engine_->pipeline().report();
+  if (degrees_.pp > 1)
+    last_step_.predict(costs_of(*choice_, last_step_));
   if (!leads())
     return;
   if (!last)
@@ -339,7 +345,15 @@ TrainResult train(
   Config chosen = config;
   chosen.job.dump_folder =
       share_text(world, world.rank() == 0 ? choose_run_folder(config) : std::string());
-  return Job(world, chosen, options).run();
+  try {
+    return Job(world, chosen, options).run();
+  } catch (...) {
+    // A folder of our own naming that nothing was written to is of no use to anybody.
+    std::error_code ignored;
+    if (world.rank() == 0 && config.job.dump_folder.empty())
+      std::filesystem::remove(chosen.job.dump_folder, ignored);
+    throw;
+  }
 }
 
 }  // namespace trireme::train

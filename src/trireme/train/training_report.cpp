@@ -1,10 +1,12 @@
 #include "trireme/train/training_report.h"
 
+#include <filesystem>
 #include <ostream>
 
 #include "trireme/ckpt/durable_file.h"
 #include "trireme/core/error.h"
 #include "trireme/data/utf8.h"
+#include "trireme/pipe/action_costs.h"
 #include "trireme/sched/draw.h"
 #include "trireme/train/generate.h"
 #include "trireme/train/progress.h"
@@ -50,7 +52,9 @@ std::string where(const RunFolder& folder, const TrainResult& result) {
   std::string out = text(
       "\nwritten to ",
       folder.path.string(),
-      ": config.toml, metrics.jsonl, schedule.svg, trace.json");
+      ": config.toml, metrics.jsonl, schedule.svg, ",
+      std::filesystem::exists(folder.planned_picture()) ? "schedule_planned.svg, " : "",
+      "trace.json");
   if (!result.checkpoint.empty())
     out += text("\ncheckpoint: ", result.checkpoint);
   return out + "\n";
@@ -78,10 +82,18 @@ std::string how_to_go_on(const RunFolder& folder, const TrainResult& result) {
 
 }  // namespace
 
-sched::Costs costs_of(const ScheduleChoice& choice) {
+sched::Costs costs_of(const ScheduleChoice& choice, const pipe::StepReport& step) {
   sched::Costs costs;
   costs.stages = stage_costs(choice.layout, choice.layers);
   costs.link = choice.link;
+  if (choice.measured)
+    return costs;
+  pipe::ActionCosts measured;
+  measured.add(step);
+  for (size_t i = 0; i < costs.stages.size(); ++i)
+    costs.stages[i] =
+        measured.of_stage(static_cast<int>(i), costs.stages[i].weight_bytes);
+  costs.links = measured.links();
   return costs;
 }
 

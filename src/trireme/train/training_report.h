@@ -24,8 +24,9 @@ struct ReportRequest {
   const TrainerOptions& options;
 };
 
-/// The costs of a choice's stages, to predict with.
-sched::Costs costs_of(const ScheduleChoice& choice);
+/// The costs of a choice's stages, to predict with: those it was made from, or else
+/// what this step's own actions took.
+sched::Costs costs_of(const ScheduleChoice& choice, const pipe::StepReport& step);
 
 /// Draws a step to RUN/schedule.svg, what was planned to RUN/schedule_planned.svg if it
 /// was, and both to RUN/trace.json.

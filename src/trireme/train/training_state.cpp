@@ -87,7 +87,10 @@ TrainingState read_trainer(
       refuse(folder, text("a trainer.json with a number ", key), "none");
     return read[key].get<int64_t>();
   };
-  TrainingState state{.step = whole("step"), .tokens = whole("tokens")};
+  TrainingState state{
+      .step = whole("step"),
+      .tokens = whole("tokens"),
+      .data_tokens = read.contains("data_tokens") ? whole("data_tokens") : 0};
   const Json facts = replay_facts(config);
   if (!read.contains("replay") || !read["replay"].is_object())
     refuse(folder, "a trainer.json with replay", "none");
@@ -124,6 +127,7 @@ fs::path save_state(
   const Json trainer{
       {"step", state.step},
       {"tokens", state.tokens},
+      {"data_tokens", state.data_tokens},
       {"replay", replay_facts(config)},
       {"layout", layout_json(engine.layout())}};
   content.texts["config.json"] = model::config_for_saving(plan, engine.dtype());

@@ -19,6 +19,8 @@ struct TrainingState {
   /// Steps done.
   int64_t step = 0;
   int64_t tokens = 0;
+  /// Of the files that it trains on, to notice others; 0: not known.
+  int64_t data_tokens = 0;
 };
 
 /// Writes ROOT/step-N, with the tokenizer if there is one. Collective over the world.

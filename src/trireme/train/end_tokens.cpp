@@ -1,0 +1,56 @@
+#include "trireme/train/end_tokens.h"
+
+#include <optional>
+
+#include <nlohmann/json.hpp>
+
+#include "trireme/core/error.h"
+#include "trireme/core/escape.h"
+#include "trireme/train/text_file.h"
+
+namespace trireme::train {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::json;
+
+[[noreturn]] void refuse(const fs::path& file, const std::string& got) {
+  throw InvalidArgument(text(
+      "[train] wanted eos_token_id in ",
+      in_quotes(file.string()),
+      " to be a token, a list of them or null, got ",
+      got));
+}
+
+// Nothing if the file is not there or does not say.
+std::optional<std::vector<int64_t>> read(const fs::path& file) {
+  const auto all = read_file(file);
+  if (!all)
+    return std::nullopt;
+  const Json json = Json::parse(*all, nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object())
+    refuse(file, "a file that is no JSON object");
+  const Json named = json.value("eos_token_id", Json());
+  if (named.is_null())
+    return std::nullopt;
+  std::vector<int64_t> ids;
+  for (const Json& one : named.is_array() ? named : Json::array({named})) {
+    if (!one.is_number_integer())
+      refuse(file, escaped(one.dump(-1, ' ', true, Json::error_handler_t::replace)));
+    ids.push_back(one.get<int64_t>());
+  }
+  return ids;
+}
+
+}  // namespace
+
+std::vector<int64_t> end_tokens(
+    const fs::path& folder, const data::Tokenizer* tokenizer) {
+  for (const char* name : {"generation_config.json", "config.json"})
+    if (auto ids = read(folder / name))
+      return std::move(*ids);
+  const auto end = tokenizer == nullptr ? std::nullopt : tokenizer->end_of_text();
+  return end ? std::vector{*end} : std::vector<int64_t>{};
+}
+
+}  // namespace trireme::train
