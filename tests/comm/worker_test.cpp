@@ -55,6 +55,34 @@ TEST(Worker, KeepsTheOrder) {
     EXPECT_TRUE(work.test());
 }
 
+TEST(Worker, DoesSomethingWhileItIsIdle) {
+  std::atomic<int> calls{0};
+  std::atomic<bool> at_work{false};
+  std::atomic<bool> disturbed{false};
+  {
+    Worker worker(nothing, {.every = std::chrono::milliseconds(1), .call = [&] {
+                              disturbed = disturbed || at_work;
+                              ++calls;
+                            }});
+    const auto wait_for = [&](int wanted) {
+      const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+      while (calls < wanted && std::chrono::steady_clock::now() < end)
+        std::this_thread::yield();
+      return calls >= wanted;
+    };
+    EXPECT_TRUE(wait_for(3)) << "without any task";
+    worker
+        .push([&] {
+          at_work = true;
+          std::this_thread::sleep_for(std::chrono::milliseconds(20));
+          at_work = false;
+        })
+        .wait();
+    EXPECT_TRUE(wait_for(calls + 2)) << "and after it";
+  }
+  EXPECT_FALSE(disturbed);
+}
+
 TEST(Worker, DrainsWhatWasPushed) {
   std::atomic<int> ran{0};
   Worker worker(nothing);

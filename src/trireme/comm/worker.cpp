@@ -4,6 +4,12 @@
 
 namespace trireme::comm {
 
+Worker::Worker(std::function<void()> prepare, Idle idle)
+    : prepare_(std::move(prepare)), idle_(std::move(idle)) {
+  if (idle_.call)
+    thread_ = std::thread([this] { loop(); });
+}
+
 Worker::~Worker() {
   {
     std::lock_guard lock(mutex_);
@@ -35,11 +41,22 @@ void Worker::drain() {
   changed_.wait(lock, [this] { return pending_.load(std::memory_order_acquire) == 0; });
 }
 
+void Worker::await_task(std::unique_lock<std::mutex>& lock) {
+  const auto ready = [this] { return stopping_ || !queue_.empty(); };
+  if (!idle_.call)
+    return changed_.wait(lock, ready);
+  while (!changed_.wait_for(lock, idle_.every, ready)) {
+    lock.unlock();
+    idle_.call();
+    lock.lock();
+  }
+}
+
 void Worker::loop() {
   prepare_();
   std::unique_lock lock(mutex_);
   for (;;) {
-    changed_.wait(lock, [this] { return stopping_ || !queue_.empty(); });
+    await_task(lock);
     if (queue_.empty())
       return;
     Task task = std::move(queue_.front());

@@ -1,6 +1,7 @@
 // The one thread of a group that runs its async operations, in order.
 #pragma once
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <functional>
@@ -12,12 +13,19 @@
 
 namespace trireme::comm {
 
-/// Starts its thread with the first task. Every task ends by its own deadline, so
+/// Starts its thread with the first task, or at once if it has something to do while it
+/// is idle. Every task ends by its own deadline, so
 /// waiting for the queue ends too.
 class Worker {
  public:
+  /// What is called again and again while there is no task; it must not throw.
+  struct Idle {
+    std::chrono::milliseconds every{0};
+    std::function<void()> call{};
+  };
   /// `prepare` runs first on the new thread.
-  explicit Worker(std::function<void()> prepare) : prepare_(std::move(prepare)) {}
+  explicit Worker(std::function<void()> prepare) : Worker(std::move(prepare), Idle{}) {}
+  Worker(std::function<void()> prepare, Idle idle);
   /// Runs what is queued, then ends the thread.
   ~Worker();
   Worker(const Worker&) = delete;
@@ -35,8 +43,11 @@ class Worker {
     std::shared_ptr<Work::State> state;
   };
   void loop();
+  /// Returns when there is a task, or none will come.
+  void await_task(std::unique_lock<std::mutex>& lock);
 
   std::function<void()> prepare_;
+  Idle idle_;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<Task> queue_;

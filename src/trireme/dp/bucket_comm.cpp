@@ -25,11 +25,16 @@ BucketComm::BucketComm(
       parameters_(parameters),
       hooks_(std::move(hooks)),
       riders_(riders),
+      notes_(group, parameters),
       worker_(
           [rank = group.rank(), size = group.size(), threads = at::get_num_threads()] {
             set_log_rank(rank, size);
             at::set_num_threads(threads);  // each thread has its own number
-          }) {}
+          },
+          group.size() == 1 ? comm::Worker::Idle{}
+                            : comm::Worker::Idle{notes_.every(), [this] {
+                                                   notes_.tell_if_stalled();
+                                                 }}) {}
 
 BucketComm::~BucketComm() {
   // What is under way uses the buckets; it ends by its own deadline.
@@ -60,6 +65,7 @@ void BucketComm::use(FlatGradients& gradients) {
 
 void BucketComm::begin(const RoundPlan& plan) {
   plan_ = plan;
+  notes_.begin(plan.round);
   outcome_.active.clear();
   outcome_.reached.clear();
   outcome_.used.clear();
@@ -106,11 +112,13 @@ void BucketComm::run_now(size_t bucket) {
 void BucketComm::finish() {
   for (const comm::Work& work : std::exchange(works_, {}))
     work.wait();
+  notes_.end();
   scale_sparse();
 }
 
 void BucketComm::fail(const std::string& why) {
   failed_ = true;
+  notes_.end();
   if (group_.size() > 1)
     group_.abort(why);
 }
@@ -172,6 +180,7 @@ void BucketComm::reduce(size_t bucket) {
     rethrow(bucket);
   }
   time.end_ns = now_ns();
+  notes_.moved();
 }
 
 void BucketComm::reduce_dense(size_t bucket) {
@@ -318,24 +327,26 @@ void BucketComm::scale_sparse() {
 
 /// Says which bucket it was, and tells the others if they do not know.
 void BucketComm::rethrow(size_t bucket) {
+  const std::vector<int>& own = gradients_->layout().buckets[bucket].parameters;
   std::vector<std::string> names;
-  for (const int i : gradients_->layout().buckets[bucket].parameters)
+  for (const int i : own)
     names.push_back(parameters_[static_cast<size_t>(i)].name);
-  const std::string where = text(
+  const std::string place = text(
       " (while bucket ",
       bucket,
       " of ",
       gradients_->buckets(),
       " was reduced; its parameters: ",
-      list_names(names),
-      ")");
+      list_names(names));
+  const std::string where = place + ")";
   try {
     throw;
   } catch (const PeerError& error) {
     throw PeerError(error.rank(), error.what() + where);
   } catch (const TimeoutError& error) {
-    fail(error.what() + where);
-    throw TimeoutError(error.what() + where);
+    const std::string what = text(error.what(), place, notes_.heard(own), ")");
+    fail(what);
+    throw TimeoutError(what);
   } catch (const InvalidArgument& error) {
     fail(error.what() + where);
     throw InvalidArgument(error.what() + where);

@@ -11,6 +11,7 @@
 #include "trireme/dp/comm_hook.h"
 #include "trireme/dp/flat_gradients.h"
 #include "trireme/dp/round_stats.h"
+#include "trireme/dp/stall_notes.h"
 
 namespace trireme::dp {
 
@@ -103,6 +104,11 @@ class BucketComm {
   /// Tells the others that this rank cannot go on.
   void fail(const std::string& why);
   bool has_failed() const { return failed_; }
+  /// A gradient is there.
+  void arrived(size_t parameter) {
+    if (group_.size() > 1)
+      notes_.arrived(parameter);
+  }
   /// Returns when the thread has nothing more to do. After a failure, so that this rank
   /// touches nobody's memory any more when it goes on.
   void drain() { worker_.drain(); }
@@ -141,6 +147,7 @@ class BucketComm {
   std::vector<BucketTime> times_;
   std::vector<comm::Work> works_;
   std::atomic<bool> failed_{false};
+  StallNotes notes_;
   comm::Worker worker_;  // last: it ends before what it uses
 };
 

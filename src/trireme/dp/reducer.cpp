@@ -195,6 +195,7 @@ void Reducer::take(size_t parameter) {
   if (again)
     return;
   slots_[parameter].waits = -1;
+  comm_->arrived(parameter);
   ++taken_;
   order_.push_back(static_cast<int>(parameter));
   const auto bucket =
@@ -374,8 +375,10 @@ bool Reducer::shadow() {
   for (Slot& slot : slots_)
     slot.used = slot.begun = false;
   open();
-  for (size_t i = 0; i < slots_.size(); ++i)
+  for (size_t i = 0; i < slots_.size(); ++i) {
     gradients_->clear(i);
+    comm_->arrived(i);
+  }
   for (size_t b = 0; b < buckets_.size(); ++b) {
     next_ = b + 1;
     launch(b, true);
