@@ -1,6 +1,7 @@
 // Handles, the order of calls, and what a group says when its rank goes.
 #include "trireme/comm/group.h"
 
+#include <atomic>
 #include <thread>
 
 #include <ATen/ATen.h>
@@ -9,6 +10,7 @@
 #include "fake_engine.h"
 #include "scopes.h"
 #include "trireme/comm/collectives.h"
+#include "trireme/comm/init.h"
 #include "trireme/comm/local/local_world.h"
 #include "trireme/core/log.h"
 #include "trireme/testing/check.h"
@@ -201,14 +203,45 @@ TEST(Group, GoesOnAfterAnError) {
   }
 }
 
+TEST(Group, ATimeoutShowsTheNoteOfWhoIsMissing) {
+  const auto heard = [](const std::string& note) {
+    std::string message;
+    run_local(
+        3,
+        [&](const Group& world) {
+          if (world.rank() == 2)
+            world.set_note("not this one");  // it comes
+          if (world.rank() == 1) {
+            world.set_note("something longer before");
+            world.set_note(note);
+            std::this_thread::sleep_for(milliseconds(600));
+            return;
+          }
+          const std::string mine = message_of<TimeoutError>([&] { barrier(world); });
+          if (world.rank() == 0)
+            message = mine;
+        },
+        {.timeout = milliseconds(300)});
+    return message;
+  };
+  EXPECT_TRUE(contains(
+      heard("reads a \x1b file"), "did not come; rank 1 says: reads a \\x1b file;"));
+  EXPECT_FALSE(contains(heard(""), "says"));
+  EXPECT_TRUE(contains(heard(std::string(5000, 'x')), "xxxx; look"));
+}
+
 TEST(Group, LogsAnErrorThatNobodyWaitedForWithItsRank) {
   const LogScope log;
   {
+    std::atomic<bool> forgotten{false};
     const Group group(fake());
-    group.in_order({.async = true}, [](const Deadline&) {
+    group.in_order({.async = true}, [&](const Deadline&) {
+      while (!forgotten)  // so that it is this thread that has it last
+        std::this_thread::yield();
       TRIREME_LOG(warn, "comm") << "here";
       throw TimeoutError("[comm] late");
     });
+    forgotten = true;
   }
   EXPECT_EQ(
       log.lines(),

@@ -6,97 +6,102 @@
 #include <gtest/gtest.h>
 
 #include "trireme/comm/collectives.h"
+#include "trireme/core/error.h"
+#include "trireme/testing/check.h"
 #include "trireme/testing/world.h"
 
 namespace trireme::dp {
 namespace {
 
 using testing::Backend;
+using testing::contains;
+using testing::message_of;
 using testing::run_world;
 
 constexpr std::chrono::milliseconds kTimeout(2000);
-
-std::vector<Parameter> parameters() {
-  std::vector<Parameter> all;
-  for (const char* name : {"a", "b", "c"})
-    all.push_back({name, at::zeros({2}).set_requires_grad(true)});
-  return all;
-}
 
 void wait(double part_of_timeout) {
   std::this_thread::sleep_for(kTimeout * part_of_timeout);
 }
 
-TEST(StallNotesRanks, SayWhatIsMissing) {
-  for (const Backend backend : {Backend::Local, Backend::Shm})
-    run_world(
+/// What rank 0 hears when rank 1 does `body` and then does not come.
+void expect_heard(
+    Backend backend,
+    const std::string& wanted,
+    const std::function<void(StallNotes&)>& body) {
+  run_world(
+      backend,
+      2,
+      [&](const comm::Group& world) {
+        const std::vector<Parameter> all{
+            {"a", at::zeros({2})}, {"b", at::zeros({2})}, {"c", at::zeros({2})}};
+        StallNotes notes(world, all);
+        EXPECT_LE(notes.every(), kTimeout / 4);
+        notes.use({.places = {{.bucket = 1}, {.bucket = 0}, {.bucket = 1}}});
+        if (world.rank() == 0) {
+          const std::string message =
+              message_of<TimeoutError>([&] { comm::barrier(world); });
+          EXPECT_EQ(contains(message, "rank 1 says"), !wanted.empty()) << message;
+          EXPECT_TRUE(contains(message, wanted)) << message;
+        } else {
+          body(notes);
+          EXPECT_THROW(comm::barrier(world), TimeoutError);
+        }
+      },
+      {.timeout = kTimeout});
+}
+
+TEST(StallNotesRanks, SayWhatTheNextBucketWaitsFor) {
+  for (const Backend backend : {Backend::Local, Backend::Shm}) {
+    expect_heard(
         backend,
-        2,
-        [](const comm::Group& world) {
-          const comm::Group group = world.split(0, world.rank());
-          const auto all = parameters();
-          StallNotes notes(group, all);
-          EXPECT_LT(notes.every(), kTimeout / 4);
-          notes.begin(3);
+        "rank 1 says: its backward has not brought the gradients of b for bucket 0;",
+        [](StallNotes& notes) {
+          notes.begin();
           notes.arrived(0);
-          if (world.rank() == 1) {
-            wait(0.55);
-            notes.tell_if_stalled();
+          wait(0.6);
+          notes.tell_if_stalled();
+          wait(0.8);
+        });
+    expect_heard(
+        backend,
+        "has not brought the gradients of a, c for bucket 1;",
+        [](StallNotes& notes) {
+          for (int round = 0; round < 2; ++round) {  // what came before does not count
+            notes.begin();
+            notes.arrived(1);
           }
-          comm::barrier(world);
-          const std::vector<int> some{0, 1, 2}, first{0};
-          EXPECT_EQ(
-              notes.heard(some),
-              world.rank() == 0 ? "; rank 1 still waits for the gradients of b, c"
-                                : "");
-          comm::barrier(world);
-        },
-        {.timeout = kTimeout});
+          wait(0.6);
+          notes.tell_if_stalled();
+          wait(0.8);
+        });
+  }
 }
 
 TEST(StallNotesRanks, AreSilentUnlessSomethingIsWrong) {
-  run_world(
-      Backend::Local,
-      2,
-      [](const comm::Group& world) {
-        const comm::Group group = world.split(0, world.rank());
-        const auto all = parameters();
-        const std::vector<int> some{0, 1, 2};
-        StallNotes notes(group, all);
-        notes.tell_if_stalled();  // no round
-        notes.begin(0);
-        notes.tell_if_stalled();  // just begun
-        wait(0.4);
-        notes.moved();
-        wait(0.2);
-        notes.tell_if_stalled();  // it gets on
-        for (size_t i = 0; i < all.size(); ++i)
-          notes.arrived(i);
-        wait(0.4);
-        notes.tell_if_stalled();  // all is here
-        comm::barrier(world);
-        EXPECT_EQ(notes.heard(some), "");
-        comm::barrier(world);
-      },
-      {.timeout = kTimeout});
+  expect_heard(Backend::Local, "", [](StallNotes& notes) {
+    notes.tell_if_stalled();  // no round
+    notes.begin();
+    notes.tell_if_stalled();  // just begun
+    wait(0.4);
+    notes.moved();
+    wait(0.3);
+    notes.tell_if_stalled();  // it gets on
+    for (size_t i = 0; i < 3; ++i)
+      notes.arrived(i);
+    wait(0.7);
+    notes.tell_if_stalled();  // all is here
+  });
 }
 
-TEST(StallNotesRanks, OfAnotherRoundDoNotCount) {
-  run_world(
-      Backend::Local,
-      2,
-      [](const comm::Group& world) {
-        const comm::Group group = world.split(0, world.rank());
-        const auto all = parameters();
-        StallNotes notes(group, all);
-        notes.begin(world.rank());
-        wait(0.55);
-        notes.tell_if_stalled();
-        comm::barrier(world);
-        EXPECT_EQ(notes.heard(std::vector<int>{0, 1, 2}), "");
-        comm::barrier(world);
-      },
-      {.timeout = kTimeout});
+TEST(StallNotesRanks, AreTakenBackWhenItGetsOn) {
+  expect_heard(Backend::Local, "", [](StallNotes& notes) {
+    notes.begin();
+    wait(0.6);
+    notes.tell_if_stalled();
+    notes.moved();
+    wait(0.8);
+  });
 }
 
 }  // namespace

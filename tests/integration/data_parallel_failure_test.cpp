@@ -144,8 +144,10 @@ TEST(DataParallelFailureRanks, AStalledRankAndItsBucketAreNamed) {
               message_of<TimeoutError>([&] { loss.backward(); });
           EXPECT_TRUE(contains(message, "while bucket 2 of 6 was reduced"));
           EXPECT_TRUE(contains(message, "its parameters: b1"));
-          EXPECT_TRUE(
-              contains(message, "; rank 1 still waits for the gradients of b1)"))
+          EXPECT_TRUE(contains(
+              message,
+              "; rank 1 says: its backward has not brought the gradients of b1 for "
+              "bucket 2;"))
               << message;
         },
         {.timeout = std::chrono::milliseconds(2500)});

@@ -74,6 +74,10 @@ class Engine {
   /// Tells the world that this rank failed; every blocking call there throws PeerError.
   virtual void abort(const std::string& why) noexcept = 0;
 
+  /// Leaves a note of what this rank is at, for the errors of those who wait for it; an
+  /// empty one takes it back. A backend may do without.
+  virtual void set_note(const std::string& /*note*/) noexcept {}
+
   /// Throws what the world died of, if it did.
   virtual void check() const = 0;
 

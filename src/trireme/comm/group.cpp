@@ -146,6 +146,10 @@ void Group::abort(const std::string& why) const {
       why));
 }
 
+void Group::set_note(const std::string& note) const {
+  engine().set_note(note);
+}
+
 at::Tensor Group::allocate(
     at::IntArrayRef sizes, const at::TensorOptions& options) const {
   return engine(options.device().type()).allocate(sizes, options);

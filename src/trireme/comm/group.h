@@ -64,6 +64,11 @@ class Group {
   /// text.
   void abort(const std::string& why) const;
 
+  /// Leaves a note of what this rank is at: when others give up waiting for it, their
+  /// TimeoutError shows it (on local and shm). An empty one takes it back. One a rank
+  /// and world; the start of a long one is kept.
+  void set_note(const std::string& note) const;
+
   /// A tensor in memory that the peers can read in place, which saves large collectives
   /// a copy. Its content is undefined.
   at::Tensor allocate(

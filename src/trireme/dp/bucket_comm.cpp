@@ -49,6 +49,7 @@ BucketComm::~BucketComm() {
 
 void BucketComm::use(FlatGradients& gradients) {
   gradients_ = &gradients;
+  notes_.use(gradients.layout());
   first_dense_ = last_dense_ = -1;
   const auto& buckets = gradients.layout().buckets;
   for (size_t b = 0; b < buckets.size(); ++b)
@@ -65,7 +66,7 @@ void BucketComm::use(FlatGradients& gradients) {
 
 void BucketComm::begin(const RoundPlan& plan) {
   plan_ = plan;
-  notes_.begin(plan.round);
+  notes_.begin();
   outcome_.active.clear();
   outcome_.reached.clear();
   outcome_.used.clear();
@@ -327,26 +328,24 @@ void BucketComm::scale_sparse() {
 
 /// Says which bucket it was, and tells the others if they do not know.
 void BucketComm::rethrow(size_t bucket) {
-  const std::vector<int>& own = gradients_->layout().buckets[bucket].parameters;
   std::vector<std::string> names;
-  for (const int i : own)
+  for (const int i : gradients_->layout().buckets[bucket].parameters)
     names.push_back(parameters_[static_cast<size_t>(i)].name);
-  const std::string place = text(
+  const std::string where = text(
       " (while bucket ",
       bucket,
       " of ",
       gradients_->buckets(),
       " was reduced; its parameters: ",
-      list_names(names));
-  const std::string where = place + ")";
+      list_names(names),
+      ")");
   try {
     throw;
   } catch (const PeerError& error) {
     throw PeerError(error.rank(), error.what() + where);
   } catch (const TimeoutError& error) {
-    const std::string what = text(error.what(), place, notes_.heard(own), ")");
-    fail(what);
-    throw TimeoutError(what);
+    fail(error.what() + where);
+    throw TimeoutError(error.what() + where);
   } catch (const InvalidArgument& error) {
     fail(error.what() + where);
     throw InvalidArgument(error.what() + where);

@@ -142,11 +142,14 @@ BatchShape choose_batch(const Config& config, const Degrees& degrees) {
         local));
   int64_t size = config.parallelism.pipeline_parallel_microbatch_size;
   if (size == 0) {
-    // As many microbatches as wanted, or the next number that cuts the batch evenly.
+    // As many microbatches as wanted, or the nearest number that cuts the batch evenly:
+    // below, but at least one a rank, or else above.
     int64_t count = std::min<int64_t>(
         local, degrees.pp == 1 ? 1 : kMicrobatchesPerRank * degrees.pp);
-    while (local % count != 0)
+    while (local % count != 0 && count > degrees.pp)
       --count;
+    while (local % count != 0)
+      ++count;
     size = local / count;
   }
   if (local % size != 0)

@@ -4,6 +4,7 @@
 #include <new>
 
 #include "trireme/core/error.h"
+#include "trireme/core/escape.h"
 
 namespace trireme::comm {
 
@@ -142,6 +143,11 @@ void GroupSteps::time_out() {
       missing.push_back(members_[static_cast<size_t>(peer)]);
   const std::string what =
       signature_ == 0 && entered_ == 0 ? "the start" : describe(signature_);
+  std::string notes;
+  for (const int rank : missing)
+    if (const std::string note = world_->control().slot(rank).note.read();
+        !note.empty())
+      notes += text("; rank ", rank, " says: ", escaped(note));
   world_->time_out(text(
       "[comm] expected ",
       size(),
@@ -154,6 +160,7 @@ void GroupSteps::time_out() {
       " ms, but ",
       missing.empty() ? "no rank" : rank_list(missing),
       missing.empty() ? " was missing any more" : " did not come",
+      notes,
       "; look at those ranks, or allow more time (TRIREME_TIMEOUT)"));
 }
 

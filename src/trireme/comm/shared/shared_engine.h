@@ -31,6 +31,9 @@ class SharedEngine : public Engine {
   std::unique_ptr<ReceivePort> open_receive(int from, int tag) override;
   at::Tensor allocate(at::IntArrayRef sizes, const at::TensorOptions& options) override;
   void abort(const std::string& why) noexcept override;
+  void set_note(const std::string& note) noexcept override {
+    world_->control().slot(world_->rank()).note.write(note);
+  }
   void check() const override { world_->check(); }
   std::shared_ptr<Engine> renew(const Deadline& deadline) override;
 

@@ -1,5 +1,6 @@
 #include "trireme/comm/shared/world.h"
 
+#include <algorithm>
 #include <cstring>
 #include <new>
 #include <numeric>
@@ -14,6 +15,24 @@ namespace {
 constexpr std::chrono::milliseconds kWatchInterval{10};
 
 }  // namespace
+
+void SharedText::write(std::string_view text) {
+  const size_t count = std::min(text.size(), bytes_.size() - 1);
+  for (size_t i = 0; i < count; ++i)
+    bytes_[i].store(text[i], std::memory_order_relaxed);
+  bytes_[count].store(0, std::memory_order_relaxed);
+}
+
+std::string SharedText::read() const {
+  std::string text;
+  for (const std::atomic<char>& byte : bytes_) {
+    const char c = byte.load(std::memory_order_relaxed);
+    if (c == 0)
+      break;
+    text += c;
+  }
+  return text;
+}
 
 WorldControl* make_world_control(std::byte* place, int size) {
   auto* control = new (place) WorldControl;

@@ -1,6 +1,7 @@
 // What the ranks of one world share besides their data: who is there, who failed, and
 // what may be freed. One World object a rank and generation.
 #pragma once
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <exception>
@@ -10,6 +11,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "trireme/comm/collective.h"
@@ -20,6 +22,17 @@
 #include "trireme/core/deadline.h"
 
 namespace trireme::comm {
+
+/// A short text that one rank writes and others may read at any moment, half of a new
+/// one included.
+class SharedText {
+ public:
+  void write(std::string_view text);
+  std::string read() const;
+
+ private:
+  std::array<std::atomic<char>, 320> bytes_{};
+};
 
 /// One rank's corner of the control block. Only that rank writes it.
 struct alignas(128) RankSlot {
@@ -37,6 +50,8 @@ struct alignas(128) RankSlot {
   int32_t origin = -1;
   uint32_t timed_out = 0;
   char reason[1012] = {};
+  /// What it is at, for those who wait for it.
+  SharedText note;
   /// Posted when the rank has stopped using this generation and waits for the next.
   Flag renewing;
 };
