@@ -1,6 +1,7 @@
 #include "trireme/autograd/linear.h"
 
 #include <ATen/ATen.h>
+#include <ATen/autocast_mode.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/variable.h>
@@ -79,6 +80,25 @@ TEST(Linear, EqualsLibtorchInBothOrders) {
   }
 }
 
+/// So that every machine tries both libraries.
+TEST(Linear, EqualsLibtorchWithoutOneDnn) {
+  at::manual_seed(1);
+  const bool before = at::globalContext().userEnabledMkldnn();
+  at::globalContext().setUserEnabledMkldnn(false);
+  for (const WeightOrder order : {WeightOrder::OutIn, WeightOrder::InOut})
+    expect_as_libtorch(large(order));
+  at::globalContext().setUserEnabledMkldnn(before);
+}
+
+TEST(Linear, ObeysAutocast) {
+  const Layer layer = large();
+  at::autocast::set_autocast_enabled(at::kCPU, true);
+  EXPECT_EQ(layer.ours().scalar_type(), at::kBFloat16);
+  at::autocast::set_autocast_enabled(at::kCPU, false);
+  at::autocast::clear_cache();
+  EXPECT_EQ(layer.ours().scalar_type(), at::kFloat);
+}
+
 TEST(Linear, LeavesOutWhatGetsNoGradient) {
   at::manual_seed(2);
   for (int frozen = 0; frozen < 7; ++frozen) {
@@ -111,6 +131,9 @@ TEST(Linear, LeavesTheRestToLibtorch) {
   EXPECT_EQ(
       autograd::linear(leaf({0, 192}), leaf({320, 192})).sizes(),
       at::IntArrayRef({0, 320}));
+  EXPECT_THROW(
+      autograd::linear(leaf({}), leaf({192, 320}), leaf({320}), WeightOrder::InOut),
+      std::exception);
   EXPECT_THROW(autograd::linear(leaf({210, 191}), leaf({320, 192})), c10::Error);
   EXPECT_THROW(
       autograd::linear(leaf({210, 192}), leaf({320, 192}), leaf({3})), c10::Error);
@@ -145,9 +168,11 @@ TEST(Linear, SplitsItsBackward) {
   }
 }
 
-TEST(Linear, HasGradientsOfGradients) {
+class LinearOrders : public ::testing::TestWithParam<WeightOrder> {};
+
+TEST_P(LinearOrders, HaveGradientsOfGradients) {
   at::manual_seed(5);
-  const Layer layer = large();
+  const Layer layer = large(GetParam());
   const auto second = [&](const at::Tensor& y) {
     const auto first = torch::autograd::grad(
         {y.pow(2).sum()}, {layer.x, layer.weight}, {}, true, true);
@@ -158,6 +183,9 @@ TEST(Linear, HasGradientsOfGradients) {
   for (size_t i = 0; i < ours.size(); ++i)
     EXPECT_TRUE(at::allclose(ours[i], theirs[i], 1e-3, 1e-3)) << i;
 }
+
+INSTANTIATE_TEST_SUITE_P(
+    Both, LinearOrders, ::testing::Values(WeightOrder::OutIn, WeightOrder::InOut));
 
 TEST(Linear, SeesThatAWeightWasChanged) {
   const Layer layer = large();

@@ -18,7 +18,7 @@ using testing::contains;
 using testing::message_of;
 using testing::run_world;
 
-constexpr std::chrono::milliseconds kTimeout(2000);
+constexpr std::chrono::milliseconds kTimeout(1200);
 
 void wait(double part_of_timeout) {
   std::this_thread::sleep_for(kTimeout * part_of_timeout);
@@ -55,7 +55,7 @@ TEST(StallNotesRanks, SayWhatTheNextBucketWaitsFor) {
   for (const Backend backend : {Backend::Local, Backend::Shm}) {
     expect_heard(
         backend,
-        "rank 1 says: its backward has not brought the gradients of b for bucket 0;",
+        "rank 1 says: its backward has not brought the gradients of b for bucket 0",
         [](StallNotes& notes) {
           notes.begin();
           notes.arrived(0);
@@ -65,11 +65,13 @@ TEST(StallNotesRanks, SayWhatTheNextBucketWaitsFor) {
         });
     expect_heard(
         backend,
-        "has not brought the gradients of a, c for bucket 1;",
+        "has not brought the gradients of a, c for bucket 1",
         [](StallNotes& notes) {
-          for (int round = 0; round < 2; ++round) {  // what came before does not count
+          for (int round = 0; round < 2; ++round) {
             notes.begin();
             notes.arrived(1);
+            if (round == 0)
+              notes.arrived(0);  // which does not count in the next one
           }
           wait(0.6);
           notes.tell_if_stalled();
@@ -87,11 +89,43 @@ TEST(StallNotesRanks, AreSilentUnlessSomethingIsWrong) {
     notes.moved();
     wait(0.3);
     notes.tell_if_stalled();  // it gets on
+    wait(0.7);
+  });
+  expect_heard(Backend::Local, "", [](StallNotes& notes) {
+    notes.begin();
     for (size_t i = 0; i < 3; ++i)
       notes.arrived(i);
-    wait(0.7);
+    wait(0.6);
     notes.tell_if_stalled();  // all is here
+    wait(0.8);
   });
+}
+
+TEST(StallNotesRanks, ComeAgainWhenAnotherHasTakenThemBack) {
+  expect_heard(
+      Backend::Local, "the gradients of b for bucket 0", [](StallNotes& notes) {
+        notes.begin();
+        wait(0.6);
+        notes.tell_if_stalled();
+        notes.group().set_note("");  // as another reducer of this rank does
+        notes.tell_if_stalled();
+        wait(0.8);
+      });
+}
+
+TEST(StallNotesRanks, AnyTimeoutWillDo) {
+  run_world(
+      Backend::Local,
+      1,
+      [](const comm::Group& world) {
+        const std::vector<Parameter> one{{"a", at::zeros({2})}};
+        StallNotes notes(world, one);
+        EXPECT_GT(notes.every(), std::chrono::hours(1));
+        EXPECT_LT(notes.every(), std::chrono::hours(24));
+        notes.begin();
+        notes.tell_if_stalled();
+      },
+      {.timeout = std::chrono::milliseconds::max()});
 }
 
 TEST(StallNotesRanks, AreTakenBackWhenItGetsOn) {

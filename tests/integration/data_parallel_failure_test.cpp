@@ -147,7 +147,7 @@ TEST(DataParallelFailureRanks, AStalledRankAndItsBucketAreNamed) {
           EXPECT_TRUE(contains(
               message,
               "; rank 1 says: its backward has not brought the gradients of b1 for "
-              "bucket 2;"))
+              "bucket 2 (while bucket 2 of 6 was reduced"))
               << message;
         },
         {.timeout = std::chrono::milliseconds(2500)});

@@ -57,6 +57,15 @@ class TrainRunProcs : public ::testing::Test {
     return ending.exit_code;
   }
 
+  /// Children of the keeper, which is the launcher's.
+  std::vector<pid_t> ranks_of(const Launched& launched) const {
+    const auto all = mark_.found();
+    return find_processes([&](pid_t pid, const ProcessStat& stat) {
+      return std::find(all.begin(), all.end(), pid) != all.end() &&
+             pid != launched.pid() && stat.parent != launched.pid();
+    });
+  }
+
   void expect(const std::string& all, const std::string& part) const {
     EXPECT_NE(all.find(part), std::string::npos) << part << " in\n" << all;
   }
@@ -89,15 +98,25 @@ TEST_F(TrainRunProcs, StopsWithACheckpointAndGoesOn) {
   expect(out_, "a sample:");
 }
 
-TEST_F(TrainRunProcs, StopsAfterTheFirstStepIfToldWhileItStarts) {
+TEST_F(TrainRunProcs, CanGoOnIfToldToStopWhileItStarts) {
   for (const int signal : {SIGTERM, SIGUSR1}) {
     Launched launched(train({"--training.steps", "1000000"}));
     // The launcher, its keeper, and two ranks that have just begun.
     ASSERT_TRUE(within(kLong, [this] { return mark_.found().size() >= 4; }));
     launched.kill(signal);
-    EXPECT_EQ(launched.finish(), Ending{.exit_code = 75}) << launched.err();
-    EXPECT_TRUE(ckpt::latest_checkpoint(run_ / "checkpoint"));
+    EXPECT_EQ(launched.finish(20s), Ending{.exit_code = 75}) << launched.err();
   }
+  EXPECT_EQ(run(train({"--training.steps", "2"})), 0) << err_;
+}
+
+/// The others must not wait for it, as they would for one that is only late.
+TEST_F(TrainRunProcs, EndsAtOnceWhenARankIsKilledWhileItStarts) {
+  Launched launched(train({"--training.steps", "1000000"}));
+  ASSERT_TRUE(within(kLong, [&] { return ranks_of(launched).size() == 2; }));
+  ::kill(ranks_of(launched).at(0), SIGKILL);
+  const Ending ending = launched.finish(20s);
+  EXPECT_NE(ending.exit_code, 0);
+  EXPECT_NE(ending.exit_code, 75);
 }
 
 TEST_F(TrainRunProcs, EndsWithAReasonWhenOneRankIsKilledAndGoesOn) {
@@ -109,11 +128,7 @@ TEST_F(TrainRunProcs, EndsWithAReasonWhenOneRankIsKilledAndGoesOn) {
        "--checkpoint.interval",
        "1"}));
   ASSERT_TRUE(launched.complains("loss ", 3)) << launched.err();
-  std::vector<pid_t> ranks = find_processes([&](pid_t pid, const ProcessStat& stat) {
-    const auto all = mark_.found();
-    return std::find(all.begin(), all.end(), pid) != all.end() &&
-           pid != launched.pid() && stat.parent != launched.pid();
-  });
+  const std::vector<pid_t> ranks = ranks_of(launched);
   ASSERT_EQ(ranks.size(), 2U);
   ::kill(ranks[1], SIGKILL);
   const Ending ending = launched.finish(20s);
@@ -121,7 +136,9 @@ TEST_F(TrainRunProcs, EndsWithAReasonWhenOneRankIsKilledAndGoesOn) {
   EXPECT_NE(ending.exit_code, 75) << "what was killed was not asked to stop";
   expect(launched.err(), "SIGKILL");
   EXPECT_TRUE(mark_.gone_within(10s));
-  const ckpt::Checkpoint checkpoint(*ckpt::latest_checkpoint(run_ / "checkpoint"));
+  const auto latest = ckpt::latest_checkpoint(run_ / "checkpoint");
+  ASSERT_TRUE(latest);
+  const ckpt::Checkpoint checkpoint(*latest);
   EXPECT_GE(checkpoint.step(), 1);
   EXPECT_EQ(run(train({"--training.steps", std::to_string(checkpoint.step() + 2)})), 0)
       << err_;

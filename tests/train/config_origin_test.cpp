@@ -43,6 +43,7 @@ TEST(ConfigOrigin, StandsInFrontOfWhatNamesTheKey) {
   for (const char* message :
        {"[train] wanted my.training.steps",
         "[train] wanted training.steps_more",
+        "[train] wanted \"training.steps.txt\"",
         "[train] wanted training.seed",
         "nothing"})
     EXPECT_EQ(with_origins(config, message), message);

@@ -57,14 +57,19 @@ TEST(Layout, RefusesDegreesThatDoNot) {
 TEST(Layout, FitsTheBatch) {
   const std::vector<sched::LayerCosts> layers(7);
   for (int cores = 1; cores <= 16; ++cores)
-    for (int64_t samples = 1; samples <= 16; ++samples) {
-      Config config;
-      config.training.global_batch_size = samples;
-      const int ranks = fitting_ranks(config, cores);
-      const Degrees is = choose_degrees(config.parallelism, ranks, 7);
-      EXPECT_NO_THROW(make_layout(is, choose_batch(config, is), layers, "1F1B"))
-          << cores << " cores, " << samples << " samples";
-    }
+    for (int64_t samples = 1; samples <= 40; ++samples)
+      for (const int64_t cut : {0, 1, 4}) {
+        Config config;
+        config.training.global_batch_size = samples;
+        (cores % 2 == 0 ? config.training.local_batch_size
+                        : config.parallelism.pipeline_parallel_microbatch_size) = cut;
+        if (cut > 0 && samples % cut != 0)
+          continue;  // no world could do that
+        const int ranks = fitting_ranks(config, cores);
+        const Degrees is = choose_degrees(config.parallelism, ranks, 7);
+        EXPECT_NO_THROW(make_layout(is, choose_batch(config, is), layers, "1F1B"))
+            << cores << " cores, " << samples << " samples, cut by " << cut;
+      }
   Config config;
   config.parallelism.pipeline_parallel_microbatch_size = 16;
   EXPECT_EQ(fitting_ranks(config, 2), 1);

@@ -4,8 +4,6 @@
 
 #include <gtest/gtest.h>
 
-#include "trireme/data/thousands.h"
-
 namespace trireme::train {
 namespace {
 
@@ -23,10 +21,6 @@ TEST(Progress, TellsAStepInALine) {
 }
 
 TEST(Progress, ShowsNumbersForPeople) {
-  EXPECT_EQ(data::with_thousands(0), "0");
-  EXPECT_EQ(data::with_thousands(999), "999");
-  EXPECT_EQ(data::with_thousands(1234567), "1,234,567");
-  EXPECT_EQ(data::with_thousands(-1234), "-1,234");
   EXPECT_EQ(clock_text(5), "0:05");
   EXPECT_EQ(clock_text(7290), "2:01:30");
   EXPECT_EQ(clock_text(-1), "?");

@@ -21,7 +21,7 @@ TEST(TrainingReport, CostsAreThoseOfTheChoice) {
       .layout = make_layout({.pp = 2}, {.microbatches = 2}, layers, "1F1B"),
       .layers = layers,
       .measured = true,
-      .link = {.latency = 0.5}};
+      .links = {{.from = 0, .to = 1, .latency = 0.5}}};
   pipe::StepReport step{
       .schedule = choice.layout.schedule,
       .timelines = {
@@ -32,7 +32,8 @@ TEST(TrainingReport, CostsAreThoseOfTheChoice) {
   const sched::Costs costs = costs_of(choice, step);
   ASSERT_EQ(costs.stages.size(), 2U);
   EXPECT_EQ(costs.stages[0].forward, 2);
-  EXPECT_EQ(costs.link.latency, 0.5);
+  ASSERT_EQ(costs.links.size(), 1U);
+  EXPECT_EQ(costs.links[0].latency, 0.5);
   // Where nothing was measured before, the step itself tells.
   choice.measured = false;
   const sched::Costs own = costs_of(choice, step);

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include <ATen/Context.h>
+#include <ATen/autocast_mode.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/ops/addmm.h>
@@ -31,6 +32,8 @@ using OneDnnLinear = at::Tensor(
 
 /// Multiplications, below which finding oneDNN's kernel takes longer than it saves.
 constexpr int64_t kSmall = 10'000'000;
+/// With fewer rows it is the weight's way from memory that takes the time.
+constexpr int64_t kFewRows = 16;
 
 bool mkl_is_slow_here() {
 #if defined(__x86_64__)
@@ -49,7 +52,11 @@ const c10::TypedOperatorHandle<OneDnnLinear>* onednn_linear() {
     if (!mkl_is_slow_here() || !handle ||
         !handle->hasKernelForDispatchKey(c10::DispatchKey::CPU))
       return std::nullopt;
-    return handle->typed<OneDnnLinear>();
+    try {
+      return handle->typed<OneDnnLinear>();
+    } catch (const c10::Error&) {
+      return std::nullopt;  // one of another signature
+    }
   }();
   return found ? &*found : nullptr;
 }
@@ -145,9 +152,11 @@ bool is_ours(
     return false;
   const bool swapped = order == WeightOrder::InOut;
   const int64_t in = weight.size(swapped ? 0 : 1), out = weight.size(swapped ? 1 : 0);
-  return x.size(-1) == in && x.numel() * out >= kSmall &&
-         (!bias.defined() ||
-          (is_float_on_cpu(bias) && bias.dim() == 1 && bias.size(0) == out));
+  const bool fits = !bias.defined() || (is_float_on_cpu(bias) && bias.dim() == 1 &&
+                                        bias.size(0) == out && bias.is_contiguous());
+  return fits && x.size(-1) == in && weight.is_non_overlapping_and_dense() &&
+         x.numel() >= kFewRows * in && x.numel() * out >= kSmall &&
+         !at::autocast::is_autocast_enabled(at::kCPU);
 }
 
 at::Tensor by_libtorch(
@@ -159,9 +168,10 @@ at::Tensor by_libtorch(
     return at::linear(x, weight, bias);
   if (!bias.defined())
     return at::matmul(x, weight);
+  const at::Tensor rows = rows_of(x);
   auto sizes = x.sizes().vec();
   sizes.back() = weight.size(1);
-  return at::addmm(bias, rows_of(x), weight).view(sizes);
+  return at::addmm(bias, rows, weight).view(sizes);
 }
 
 at::Tensor by_us(

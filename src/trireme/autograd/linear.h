@@ -11,8 +11,7 @@ enum class WeightOrder { OutIn, InOut };
 /// it.
 ///
 ///     y = autograd::linear(x, weight, bias);
-///     y = autograd::linear(x, weight, bias, autograd::WeightOrder::InOut);  // a
-///     weight of GPT-2
+///     y = autograd::linear(x, gpt2_weight, bias, autograd::WeightOrder::InOut);
 ///
 /// libtorch multiplies float32 with MKL, which keeps its best kernels for Intel's CPUs:
 /// on AMD's with AVX-512 this takes oneDNN for the product and for the gradient of x

@@ -77,12 +77,13 @@ int terminal_width() {
 }
 
 int run_training(train::Config config, int ranks) {
-  // Ranks that still start have inherited it, so that none dies of a signal.
-  const train::StopSignal stop;
+  // Ranks inherit it: told to stop while they start, they end as one that can go on.
+  const train::StopSignal stop(launch::kResumable);
   const int width = terminal_width();
   if (config.metrics.progress == "auto" && width > 0)
     config.metrics.progress = "bar";
   return run_ranks(ranks, [&](const comm::Group& world) {
+    stop.defer();
     const train::TrainResult result = train::train(
         world,
         config,
@@ -122,20 +123,17 @@ int run(const TrainArguments& arguments, const std::vector<std::string>& words) 
   }
   try {
     const LaunchEnv launched = read_launch_env(Environment::of_process());
-    const bool is_other_rank = launched.rank > 0;
     ranks = is_rank() ? launched.world_size
                       : train::fitting_ranks(config, available_cores());
     // All that can be wrong is found before ranks start.
     const auto tokenizer = train::open_tokenizer(config);
     const auto model =
         train::describe_model(config, train::vocabulary_of(tokenizer.get()));
-    // One rank is enough to look.
-    const std::string described =
-        is_other_rank ? "" : train::dry_run(config, model.plan, ranks);
-    if (!is_other_rank)
-      check_files(config, tokenizer.get());
+    check_files(config, tokenizer.get());
+    const std::string described = train::dry_run(config, model.plan, ranks);
     if (arguments.dry_run) {
-      std::cout << described;
+      if (launched.rank == 0)
+        std::cout << described;
       return 0;
     }
   } catch (const Error& error) {

@@ -64,9 +64,9 @@ class Group {
   /// text.
   void abort(const std::string& why) const;
 
-  /// Leaves a note of what this rank is at: when others give up waiting for it, their
-  /// TimeoutError shows it (on local and shm). An empty one takes it back. One a rank
-  /// and world; the start of a long one is kept.
+  /// Leaves a note of what this rank is at: when others give up waiting for it in a
+  /// collective, their TimeoutError shows it (on local and shm). An empty one takes it
+  /// back. One a rank and world; of a long one the first 319 bytes.
   void set_note(const std::string& note) const;
 
   /// A tensor in memory that the peers can read in place, which saves large collectives

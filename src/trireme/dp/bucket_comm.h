@@ -111,7 +111,10 @@ class BucketComm {
   }
   /// Returns when the thread has nothing more to do. After a failure, so that this rank
   /// touches nobody's memory any more when it goes on.
-  void drain() { worker_.drain(); }
+  void drain() {
+    worker_.drain();
+    notes_.end();
+  }
 
   const RoundOutcome& outcome() const { return outcome_; }
   const at::Tensor& sparse_result(size_t bucket) const { return sparse_[bucket]; }

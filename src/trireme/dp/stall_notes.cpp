@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "trireme/core/deadline.h"
 #include "trireme/core/error.h"
 #include "trireme/dp/round_stats.h"
 
@@ -21,8 +22,12 @@ StallNotes::StallNotes(
       arrived_(parameters.size()),
       bucket_(parameters.size()) {}
 
+std::chrono::milliseconds StallNotes::timeout() const {
+  return std::min(group_.options().timeout, Deadline::kLongest);
+}
+
 std::chrono::milliseconds StallNotes::every() const {
-  return std::max(group_.options().timeout / kLooks, std::chrono::milliseconds(1));
+  return std::max(timeout() / kLooks, std::chrono::milliseconds(1));
 }
 
 void StallNotes::use(const Layout& layout) {
@@ -38,8 +43,11 @@ void StallNotes::begin() {
 
 void StallNotes::moved() {
   moved_ns_.store(now_ns(), std::memory_order_relaxed);
-  if (told_.exchange(false, std::memory_order_relaxed))
-    group_.set_note("");
+  if (!told_.load(std::memory_order_relaxed))
+    return;
+  const std::lock_guard lock(note_mutex_);
+  told_ = false;
+  group_.set_note("");
 }
 
 void StallNotes::end() {
@@ -48,14 +56,17 @@ void StallNotes::end() {
 }
 
 void StallNotes::tell_if_stalled() {
+  if (!open_.load(std::memory_order_acquire))
+    return;
+  const std::lock_guard lock(note_mutex_);
   const std::chrono::nanoseconds still(
       now_ns() - moved_ns_.load(std::memory_order_relaxed));
-  if (!open_.load(std::memory_order_acquire) || told_ ||
-      still < group_.options().timeout / 2)
+  if (still < timeout() / 2)
     return;
   const std::string note = missing(round_.load(std::memory_order_relaxed));
   if (note.empty())
     return;  // all is here: this rank waits for others
+  // Again and again while it lasts: a rank has one note, and several reducers.
   told_ = true;
   group_.set_note(note);
 }

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -24,6 +25,7 @@ class StallNotes {
  public:
   StallNotes(const comm::Group& group, const std::vector<Parameter>& parameters);
 
+  const comm::Group& group() const { return group_; }
   /// How often tell_if_stalled() wants to be called.
   std::chrono::milliseconds every() const;
 
@@ -41,6 +43,7 @@ class StallNotes {
   void tell_if_stalled();
 
  private:
+  std::chrono::milliseconds timeout() const;
   std::string missing(int64_t round) const;
 
   comm::Group group_;
@@ -52,7 +55,9 @@ class StallNotes {
   std::atomic<int64_t> round_{0};
   std::atomic<bool> open_{false};
   std::atomic<int64_t> moved_ns_{0};
+  /// Whether a note of ours stands; changes together with it.
   std::atomic<bool> told_{false};
+  std::mutex note_mutex_;
 };
 
 }  // namespace trireme::dp

@@ -17,8 +17,10 @@ bool names(const std::string& message, const std::string& key) {
     const size_t end = at + key.size();
     const bool begins = at == 0 || !is_part_of_a_name(message[at - 1]);
     // A full stop may end a sentence.
-    const bool ends = end == message.size() || !is_part_of_a_name(message[end]) ||
-                      message[end] == '.';
+    const bool stops = end < message.size() && message[end] == '.' &&
+                       (end + 1 == message.size() || message[end + 1] == ' ');
+    const bool ends =
+        end == message.size() || stops || !is_part_of_a_name(message[end]);
     if (begins && ends)
       return true;
   }

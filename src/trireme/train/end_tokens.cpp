@@ -22,17 +22,13 @@ using Json = nlohmann::json;
       got));
 }
 
-// Nothing if the file is not there or does not say.
-std::optional<std::vector<int64_t>> read(const fs::path& file) {
-  const auto all = read_file(file);
-  if (!all)
-    return std::nullopt;
-  const Json json = Json::parse(*all, nullptr, /*allow_exceptions=*/false);
+std::vector<int64_t> parse(const fs::path& file, const std::string& all) {
+  const Json json = Json::parse(all, nullptr, /*allow_exceptions=*/false);
   if (!json.is_object())
     refuse(file, "a file that is no JSON object");
   const Json named = json.value("eos_token_id", Json());
   if (named.is_null())
-    return std::nullopt;
+    return {};
   std::vector<int64_t> ids;
   for (const Json& one : named.is_array() ? named : Json::array({named})) {
     if (!one.is_number_integer())
@@ -46,9 +42,13 @@ std::optional<std::vector<int64_t>> read(const fs::path& file) {
 
 std::vector<int64_t> end_tokens(
     const fs::path& folder, const data::Tokenizer* tokenizer) {
-  for (const char* name : {"generation_config.json", "config.json"})
-    if (auto ids = read(folder / name))
-      return std::move(*ids);
+  const fs::path first = folder / "generation_config.json";
+  const fs::path second = folder / "config.json";
+  if (const auto all = read_file(first))
+    return parse(first, *all);
+  if (const auto all = read_file(second))
+    if (auto ids = parse(second, *all); !ids.empty())
+      return ids;
   const auto end = tokenizer == nullptr ? std::nullopt : tokenizer->end_of_text();
   return end ? std::vector{*end} : std::vector<int64_t>{};
 }

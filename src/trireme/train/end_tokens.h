@@ -8,9 +8,9 @@
 
 namespace trireme::train {
 
-/// The eos_token_id (one or several) of a folder's generation_config.json, else of its
-/// config.json, as transformers has it; where neither says anything, the tokenizer's
-/// end of text, if it has one. InvalidArgument for files that are wrong.
+/// The eos_token_id (one, several or none) of a folder's generation_config.json, as
+/// transformers has it; without that file the one of config.json, or else the
+/// tokenizer's end of text, if there is one. InvalidArgument for files that are wrong.
 ///
 ///     end_tokens("gpt2", tokenizer.get())   // {50256}
 std::vector<int64_t> end_tokens(

@@ -67,7 +67,8 @@ std::string layers_text(
   return range.last - range.first == 1 ? first : text(first, " … ", last);
 }
 
-// Whether pipelines have equal shares of the batch, with a microbatch a rank or more.
+// Whether pipelines have equal shares of the batch that can be cut, with a microbatch a
+// rank or more.
 bool can_fill(const Config& config, int length, int pipelines) {
   const TrainingConfig& training = config.training;
   if (training.global_batch_size % pipelines != 0)
@@ -77,7 +78,7 @@ bool can_fill(const Config& config, int length, int pipelines) {
       training.local_batch_size == 0 ? share : training.local_batch_size;
   const int64_t size =
       std::max<int64_t>(1, config.parallelism.pipeline_parallel_microbatch_size);
-  return pass / size >= length;
+  return share % pass == 0 && pass % size == 0 && pass / size >= length;
 }
 
 }  // namespace

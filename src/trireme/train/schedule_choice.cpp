@@ -152,7 +152,9 @@ Layout first_layout(
           read_schedule(parallelism.pipeline_parallel_schedule_csv));
     });
   if (is_measured(config))
-    return make_layout(degrees, batch, layers, "1F1B");
+    return about("training.global_batch_size", [&] {
+      return make_layout(degrees, batch, layers, "1F1B");
+    });
   return about("parallelism.pipeline_parallel_schedule", [&] {
     return make_layout(
         degrees,
@@ -208,7 +210,7 @@ ScheduleChoice choose_schedule(
   choice.layers = spread_costs(first, choice.layers, measured.costs.stages);
   share_costs(world, choice.layers);
   choice.measured = true;
-  choice.link = measured.costs.link;
+  choice.links = measured.costs.links;
   sched::CostFile costs{.costs = measured.costs, .layers = choice.layers};
   costs.costs.stages.clear();
   Planned planned;

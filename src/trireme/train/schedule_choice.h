@@ -29,7 +29,8 @@ struct ScheduleChoice {
   /// The costs of the layers: in seconds if they were measured, else only counted.
   std::vector<sched::LayerCosts> layers;
   bool measured = false;
-  sched::Link link{};
+  /// How long messages travel, if it was measured.
+  std::vector<sched::Link> links{};
   /// For people: "ZBVZeroBubble, chosen of 21 from measured costs: 41 ms a step, …", or
   /// the schedule's name.
   std::string why;

@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <csignal>
+#include <unistd.h>
 
 #include "trireme/core/error.h"
 
@@ -10,19 +11,25 @@ namespace {
 
 // A handler can reach nothing else.
 std::atomic<bool> raised_flag{false};
+std::atomic<bool> deferred{false};
+std::atomic<int> code{0};
 std::atomic<bool> in_use{false};
 struct sigaction old_term;
 struct sigaction old_usr1;
 
 void on_signal(int) {
+  if (!deferred.load(std::memory_order_relaxed))
+    ::_exit(code.load(std::memory_order_relaxed));
   raised_flag.store(true, std::memory_order_relaxed);
 }
 
 }  // namespace
 
-StopSignal::StopSignal() {
+StopSignal::StopSignal(int exit_code) {
   TRIREME_ASSERT(!in_use.exchange(true));
   raised_flag = false;
+  deferred = false;
+  code = exit_code;
   struct sigaction action {};
   action.sa_handler = on_signal;
   action.sa_flags = SA_RESTART;
@@ -35,6 +42,10 @@ StopSignal::~StopSignal() {
   ::sigaction(SIGTERM, &old_term, nullptr);
   ::sigaction(SIGUSR1, &old_usr1, nullptr);
   in_use = false;
+}
+
+void StopSignal::defer() const {
+  deferred.store(true, std::memory_order_relaxed);
 }
 
 bool StopSignal::raised() const {

@@ -3,18 +3,23 @@
 
 namespace trireme::train {
 
-/// While it lives, SIGTERM and SIGUSR1 only raise a flag. One at a time in a process:
-/// signals are the process's.
+/// While it lives, SIGTERM and SIGUSR1 ask for an end in order. Before defer() the
+/// process leaves at once with an exit code that says so: there is nothing to save yet,
+/// and a rank that still waits for others to start must not outlive them. After it they
+/// raise a flag. One at a time in a process, and in those that it forks.
 ///
-///     StopSignal stop;
+///     StopSignal stop(75);
+///     join_the_others();
+///     stop.defer();
 ///     while (!done && !stop.raised()) step();
 class StopSignal {
  public:
-  StopSignal();
+  explicit StopSignal(int exit_code);
   ~StopSignal();
   StopSignal(const StopSignal&) = delete;
   StopSignal& operator=(const StopSignal&) = delete;
 
+  void defer() const;
   bool raised() const;
 };
 

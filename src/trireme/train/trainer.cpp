@@ -350,7 +350,7 @@ TrainResult train(
   } catch (...) {
     // A folder of our own naming that nothing was written to is of no use to anybody.
     std::error_code ignored;
-    if (world.rank() == 0 && config.job.dump_folder.empty())
+    if (config.job.dump_folder.empty())
       std::filesystem::remove(chosen.job.dump_folder, ignored);
     throw;
   }

@@ -1,6 +1,5 @@
 #include "trireme/train/training_report.h"
 
-#include <filesystem>
 #include <ostream>
 
 #include "trireme/ckpt/durable_file.h"
@@ -31,7 +30,7 @@ std::string take_sample(const ReportRequest& request, Engine& engine) {
       stages,
       request.tokenizer->encode(kPrompt),
       {.max_new_tokens = 300, .vocabulary = request.tokenizer->vocab_size()},
-      request.plan.max_positions);
+      request.plan.max_positions);  // what it was trained on
   return data::as_utf8(request.tokenizer->decode(made.ids));
 }
 
@@ -48,12 +47,12 @@ std::string show_step(const Layout& layout, const pipe::StepReport& step) {
   return text(out, "\nthe last step:\n", pipe::to_text(step));
 }
 
-std::string where(const RunFolder& folder, const TrainResult& result) {
+std::string where(const ReportRequest& request, const TrainResult& result) {
   std::string out = text(
       "\nwritten to ",
-      folder.path.string(),
+      request.folder.path.string(),
       ": config.toml, metrics.jsonl, schedule.svg, ",
-      std::filesystem::exists(folder.planned_picture()) ? "schedule_planned.svg, " : "",
+      request.last_step.predicted ? "schedule_planned.svg, " : "",
       "trace.json");
   if (!result.checkpoint.empty())
     out += text("\ncheckpoint: ", result.checkpoint);
@@ -85,7 +84,7 @@ std::string how_to_go_on(const RunFolder& folder, const TrainResult& result) {
 sched::Costs costs_of(const ScheduleChoice& choice, const pipe::StepReport& step) {
   sched::Costs costs;
   costs.stages = stage_costs(choice.layout, choice.layers);
-  costs.link = choice.link;
+  costs.links = choice.links;
   if (choice.measured)
     return costs;
   pipe::ActionCosts measured;
@@ -125,8 +124,7 @@ std::string conclude_run(
     out << "\na sample:\n" << sample << "\n";
   if (result.stopped)
     out << "\nstopped after step " << result.step << "\n";
-  out << where(request.folder, result) << how_to_go_on(request.folder, result)
-      << std::flush;
+  out << where(request, result) << how_to_go_on(request.folder, result) << std::flush;
   return sample;
 }
 

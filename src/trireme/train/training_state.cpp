@@ -13,6 +13,7 @@
 #include "trireme/model/shared_parameters.h"
 #include "trireme/model/weights.h"
 #include "trireme/sched/csv.h"
+#include "trireme/train/text_file.h"
 
 namespace trireme::train {
 namespace {
@@ -134,6 +135,11 @@ fs::path save_state(
   content.texts[kTrainerFile] = trainer.dump(2) + "\n";
   if (tokenizer != nullptr)
     content.texts["tokenizer.json"] = tokenizer->to_json();
+  // Where its text ends, and how it likes to be sampled.
+  const fs::path assets = config.model.hf_assets_path;
+  if (!assets.empty())
+    if (const auto generation = read_file(assets / "generation_config.json"))
+      content.texts["generation_config.json"] = *generation;
   return ckpt::save_checkpoint(
       world,
       root,

@@ -136,6 +136,21 @@ std::exception_ptr GroupSteps::trouble() const {
   return nullptr;
 }
 
+/// What the first few of these ranks have said of themselves.
+std::string GroupSteps::notes_of(const std::vector<int>& ranks) const {
+  constexpr int kMost = 2;  // others are told no more than a thousand letters
+  std::string notes;
+  int count = 0;
+  for (const int rank : ranks) {
+    const std::string note = world_->control().slot(rank).note.read();
+    if (!note.empty() && ++count <= kMost)
+      notes += text("; rank ", rank, " says: ", escaped(note));
+  }
+  if (count > kMost)
+    notes += text("; ", count - kMost, " more have left notes");
+  return notes;
+}
+
 void GroupSteps::time_out() {
   std::vector<int> missing;
   for (int peer = 0; peer < size(); ++peer)
@@ -143,11 +158,6 @@ void GroupSteps::time_out() {
       missing.push_back(members_[static_cast<size_t>(peer)]);
   const std::string what =
       signature_ == 0 && entered_ == 0 ? "the start" : describe(signature_);
-  std::string notes;
-  for (const int rank : missing)
-    if (const std::string note = world_->control().slot(rank).note.read();
-        !note.empty())
-      notes += text("; rank ", rank, " says: ", escaped(note));
   world_->time_out(text(
       "[comm] expected ",
       size(),
@@ -160,8 +170,8 @@ void GroupSteps::time_out() {
       " ms, but ",
       missing.empty() ? "no rank" : rank_list(missing),
       missing.empty() ? " was missing any more" : " did not come",
-      notes,
-      "; look at those ranks, or allow more time (TRIREME_TIMEOUT)"));
+      "; look at those ranks, or allow more time (TRIREME_TIMEOUT)",
+      notes_of(missing)));
 }
 
 void GroupSteps::compare_calls() {

@@ -101,6 +101,7 @@ class GroupSteps : private WaitGuard {
   }
   std::exception_ptr trouble() const override;
   void spinning() const override { world_->settle(); }
+  std::string notes_of(const std::vector<int>& ranks) const;
   [[noreturn]] void time_out();
   void compare_calls();
 

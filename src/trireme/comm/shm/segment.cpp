@@ -60,6 +60,15 @@ uint64_t header_size(int size) {
 
 void check_fits(
     const SegmentHeader& header, const std::string& path, int fd, int size) {
+  if (header.layout != SegmentHeader::kLayout)
+    throw InvalidArgument(text(
+        "[comm] expected rank 0 to have made ",
+        path,
+        " with layout ",
+        SegmentHeader::kLayout,
+        ", got ",
+        header.layout,
+        "; start all ranks from the same build"));
   struct stat status {};
   const bool sane = ::fstat(fd, &status) == 0 && header.size > 0 &&
                     header.region_bytes <= kMostBytes &&

@@ -27,7 +27,9 @@ struct ProcessSlot {
 struct SegmentHeader {
   static constexpr uint64_t kMagic = 0x31454d4552495254;  // "TRIREME1"
   uint64_t magic = kMagic;
-  uint32_t layout = 1;
+  /// Of what the segment holds: grows with every change.
+  static constexpr uint32_t kLayout = 2;
+  uint32_t layout = kLayout;
   int32_t size = 0;
   int32_t creator_pid = 0;
   uint64_t creator_start_time = 0;
