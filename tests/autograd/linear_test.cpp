@@ -92,10 +92,11 @@ TEST(Linear, EqualsLibtorchWithoutOneDnn) {
 
 TEST(Linear, ObeysAutocast) {
   const Layer layer = large();
+  at::autocast::set_autocast_cache_enabled(false);
   at::autocast::set_autocast_enabled(at::kCPU, true);
   EXPECT_EQ(layer.ours().scalar_type(), at::kBFloat16);
   at::autocast::set_autocast_enabled(at::kCPU, false);
-  at::autocast::clear_cache();
+  at::autocast::set_autocast_cache_enabled(true);
   EXPECT_EQ(layer.ours().scalar_type(), at::kFloat);
 }
 
