@@ -85,7 +85,15 @@ TEST(ConfigKeys, WrongValuesSayWhatWasWanted) {
           .find("a number of at least 0, got nan"),
       std::string::npos);
   EXPECT_NE(
-      set("data", "path", true).find("a list of texts, got true"), std::string::npos);
+      set("data", "path", true).find("a list of texts in UTF-8, got true"),
+      std::string::npos);
+  for (const std::string& bytes : {std::string("a\xc4"), std::string("a\0b", 3)}) {
+    EXPECT_NE(
+        set("model", "name", bytes).find("a text in UTF-8, got "), std::string::npos);
+    EXPECT_NE(
+        set("data", "path", std::vector{bytes}).find("in UTF-8, got a list"),
+        std::string::npos);
+  }
 }
 
 TEST(ConfigKeys, UnknownKeysNameTheNearest) {

@@ -6,6 +6,7 @@
 #include "trireme/core/error.h"
 #include "trireme/core/escape.h"
 #include "trireme/core/nearest.h"
+#include "trireme/data/utf8.h"
 
 namespace trireme::train {
 namespace {
@@ -245,7 +246,7 @@ std::string shown(const Value& value) {
   if (const auto* number = std::get_if<double>(&value))
     return text(*number);
   if (const auto* word = std::get_if<std::string>(&value))
-    return in_quotes(*word);
+    return in_quotes(data::as_utf8(*word));
   return "a list";
 }
 
@@ -281,9 +282,13 @@ bool fits(const Key& key, const Value& value, double* slot) {
   *slot = got;
   return true;
 }
+// TOML has no other texts, and a config must come back from its own file.
+bool is_text(const std::string& word) {
+  return data::find_invalid(word) == word.size() && word.find('\0') == word.npos;
+}
 bool fits(const Key& key, const Value& value, std::string* slot) {
   const auto* word = std::get_if<std::string>(&value);
-  if (word == nullptr)
+  if (word == nullptr || !is_text(*word))
     return false;
   if (!key.words.empty() &&
       std::find(key.words.begin(), key.words.end(), *word) == key.words.end())
@@ -292,12 +297,16 @@ bool fits(const Key& key, const Value& value, std::string* slot) {
   return true;
 }
 bool fits(const Key&, const Value& value, std::vector<std::string>* slot) {
-  if (const auto* items = std::get_if<std::vector<std::string>>(&value))
-    *slot = *items;
+  std::vector<std::string> items;
+  if (const auto* list = std::get_if<std::vector<std::string>>(&value))
+    items = *list;
   else if (const auto* word = std::get_if<std::string>(&value))
-    *slot = {*word};
+    items = {*word};
   else
     return false;
+  if (!std::all_of(items.begin(), items.end(), is_text))
+    return false;
+  *slot = std::move(items);
   return true;
 }
 
@@ -347,9 +356,9 @@ std::string wanted(const Key& key) {
   if (std::holds_alternative<bool*>(slot))
     return "true or false";
   if (std::holds_alternative<std::string*>(slot))
-    return "a text";
+    return "a text in UTF-8";
   if (std::holds_alternative<std::vector<std::string>*>(slot))
-    return "a list of texts";
+    return "a list of texts in UTF-8";
   const std::string kind =
       std::holds_alternative<int64_t*>(slot) ? "a whole number" : "a number";
   const auto shown = [&](double limit) {
