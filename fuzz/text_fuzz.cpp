@@ -40,7 +40,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   try_it([&] { parse_slurm_tasks("SLURM_TASKS_PER_NODE", text); });
   parse_cpu_model(text);
   parse_memory_total(text);
-  parse_start_time(text);
+  parse_process_stat(text);
+  parse_kib(text, "VmHWM:");
+  parse_cpu_list(text);
   parse_cpu_max(text);
   parse_cgroup_path(text, "cpu");
   const std::string usable = text.substr(0, text.find('\0'));
