@@ -42,5 +42,10 @@ TEST(Nearest, AllowsAStepForEveryThreeLetters) {
   EXPECT_EQ(nearest("abcdef", {"abc"}), "");
 }
 
+TEST(Nearest, EndsAMessage) {
+  EXPECT_EQ(did_you_mean("trian", {"train", "bench"}), "; did you mean train?");
+  EXPECT_EQ(did_you_mean("bogus", {"train", "bench"}), "");
+}
+
 }  // namespace
 }  // namespace trireme

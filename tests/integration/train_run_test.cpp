@@ -48,6 +48,17 @@ class TrainRunProcs : public ::testing::Test {
     return all;
   }
 
+  /// A job without end that shows and saves every step.
+  Words train_on() const {
+    return train(
+        {"--training.steps",
+         "1000000",
+         "--metrics.log_freq",
+         "1",
+         "--checkpoint.interval",
+         "1"});
+  }
+
   int run(const Words& words) {
     Launched launched(words);
     const Ending ending = launched.finish();
@@ -120,13 +131,7 @@ TEST_F(TrainRunProcs, EndsAtOnceWhenARankIsKilledWhileItStarts) {
 }
 
 TEST_F(TrainRunProcs, EndsWithAReasonWhenOneRankIsKilledAndGoesOn) {
-  Launched launched(train(
-      {"--training.steps",
-       "1000000",
-       "--metrics.log_freq",
-       "1",
-       "--checkpoint.interval",
-       "1"}));
+  Launched launched(train_on());
   ASSERT_TRUE(launched.complains("loss ", 3)) << launched.err();
   const std::vector<pid_t> ranks = ranks_of(launched);
   ASSERT_EQ(ranks.size(), 2U);
@@ -149,13 +154,7 @@ TEST_F(TrainRunProcs, KillsAtAnyMomentLeaveTheCheckpointBefore) {
   std::mt19937 random(std::random_device{}());
   int64_t done = 0;
   for (int round = 0; round < 20; ++round) {
-    Launched launched(train(
-        {"--training.steps",
-         "1000000",
-         "--metrics.log_freq",
-         "1",
-         "--checkpoint.interval",
-         "1"}));
+    Launched launched(train_on());
     ASSERT_TRUE(launched.complains("loss ")) << launched.err();
     std::this_thread::sleep_for(std::chrono::milliseconds(random() % 100));
     launched.kill(SIGKILL);

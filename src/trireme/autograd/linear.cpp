@@ -16,6 +16,7 @@
 #include <torch/csrc/autograd/saved_variable.h>
 #include <torch/csrc/autograd/variable.h>
 
+#include "trireme/autograd/checkpoint_node.h"
 #include "trireme/autograd/node.h"
 
 namespace trireme::autograd {
@@ -190,10 +191,6 @@ Edge edge_to(const at::Tensor& tensor) {
   return tensor.defined() ? torch::autograd::impl::gradient_edge(tensor) : Edge();
 }
 
-bool wants_gradient(const at::Tensor& tensor) {
-  return tensor.defined() && tensor.requires_grad();
-}
-
 }  // namespace
 
 at::Tensor linear(
@@ -205,7 +202,7 @@ at::Tensor linear(
     return by_libtorch(x, weight, bias, order);
   at::Tensor y = by_us(x, weight, bias, order);
   if (c10::GradMode::is_enabled() &&
-      (wants_gradient(x) || wants_gradient(weight) || wants_gradient(bias)))
+      (needs_gradient(x) || needs_gradient(weight) || needs_gradient(bias)))
     torch::autograd::create_gradient_edge(
         y,
         make_node<LinearBackward>(

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "trireme/core/error.h"
+
 namespace trireme {
 namespace {
 
@@ -46,6 +48,12 @@ std::string nearest(std::string_view word, const std::vector<std::string>& candi
     }
   }
   return found;
+}
+
+std::string did_you_mean(
+    std::string_view word, const std::vector<std::string>& candidates) {
+  const std::string close = nearest(word, candidates);
+  return close.empty() ? "" : text("; did you mean ", close, "?");
 }
 
 }  // namespace trireme

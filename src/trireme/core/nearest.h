@@ -14,4 +14,8 @@ namespace trireme {
 ///     nearest("bogus", {"train", "bench"})  // ""
 std::string nearest(std::string_view word, const std::vector<std::string>& candidates);
 
+/// The end of a message: "; did you mean train?", or nothing.
+std::string did_you_mean(
+    std::string_view word, const std::vector<std::string>& candidates);
+
 }  // namespace trireme

@@ -8,6 +8,7 @@
 #include <torch/csrc/autograd/saved_variable.h>
 #include <torch/csrc/autograd/variable.h>
 
+#include "trireme/autograd/checkpoint_node.h"
 #include "trireme/autograd/node.h"
 #include "trireme/comm/collectives.h"
 #include "trireme/core/error.h"
@@ -168,10 +169,6 @@ at::Tensor SyncBatchNormBackward::input_gradient(
   return result.addcmul_(gradient, like(x, scale).view(shape));
 }
 
-bool needs_gradient(const at::Tensor& tensor) {
-  return tensor.defined() && tensor.requires_grad();
-}
-
 }  // namespace
 
 at::Tensor normalize(
@@ -186,7 +183,8 @@ at::Tensor normalize(
             .to(x.scalar_type());
   }
   if (c10::GradMode::is_enabled() &&
-      (needs_gradient(x) || needs_gradient(weight) || needs_gradient(bias)))
+      (autograd::needs_gradient(x) || autograd::needs_gradient(weight) ||
+       autograd::needs_gradient(bias)))
     torch::autograd::create_gradient_edge(
         y,
         autograd::make_node<SyncBatchNormBackward>(

@@ -193,13 +193,12 @@ const Maker& find_maker(std::string_view name) {
     list += text(list.empty() ? "" : ", ", maker.info.name);
     names.emplace_back(maker.info.name);
   }
-  const std::string close = nearest(name, names);
   throw InvalidArgument(text(
       "[sched] wanted the name of a schedule (",
       list,
       ", or Auto), got ",
       in_quotes(name),
-      close.empty() ? "" : text("; did you mean ", close, "?")));
+      did_you_mean(name, names)));
 }
 
 void check_range(const char* what, int64_t value, int64_t least, int64_t most) {

@@ -21,7 +21,6 @@ void need(bool holds, const std::string& message) {
 
 void check_name(const std::string& name) {
   const std::vector<std::string> types = model::model_types();
-  const std::string close = nearest(name, types);
   need(
       std::find(types.begin(), types.end(), name) != types.end(),
       text(
@@ -29,7 +28,7 @@ void check_name(const std::string& name) {
           pipe::list_names(types),
           ", got ",
           in_quotes(name),
-          close.empty() ? "" : text("; did you mean ", close, "?")));
+          did_you_mean(name, types)));
 }
 
 void check_model(const ModelConfig& model) {
