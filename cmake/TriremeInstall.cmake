@@ -3,7 +3,7 @@
 include(CMakePackageConfigHelpers)
 set(package_dir "${CMAKE_INSTALL_LIBDIR}/cmake/Trireme")
 
-foreach(program IN ITEMS trireme trireme-torch)
+foreach(program IN ITEMS trireme trireme-torch trireme-bench)
   if(TARGET ${program})
     install(TARGETS ${program} RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
   endif()
@@ -11,7 +11,8 @@ endforeach()
 if(TARGET trireme-torch)
   # libtorch seldom lies where the loader looks. INSTALL_RPATH_USE_LINK_PATH would not do: it
   # leaves out folders inside the source tree, as .deps/venv is.
-  set_target_properties(trireme-torch PROPERTIES INSTALL_RPATH "${TRIREME_TORCH}/lib")
+  set_target_properties(trireme-torch trireme-bench PROPERTIES
+    INSTALL_RPATH "${TRIREME_TORCH}/lib")
 endif()
 
 if(TARGET trireme-torch)

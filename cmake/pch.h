@@ -1,8 +1,6 @@
-// The shared precompiled header: what nearly every source that touches tensors includes.
+// The precompiled header of the modules: what nearly every source that touches tensors
+// includes.
 #pragma once
-#include <ATen/core/Tensor.h>
-#include <c10/core/ScalarType.h>
-
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -19,3 +17,9 @@
 #include <thread>
 #include <utility>
 #include <vector>
+
+#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
+#include <c10/core/ScalarType.h>
+#include <torch/csrc/autograd/autograd.h>
+#include <torch/csrc/autograd/variable.h>

@@ -31,9 +31,10 @@ LAYERS = {
     "cli": (ALL, True),
     "testing": (ALL, True),
 }
+LAYERS["bench"] = (tuple(module for module in LAYERS if module != "cli"), True)
 
 # cli holds two programs. The files of `trireme`, which starts without libtorch, by stem:
-LIBTORCH_FREE_CLI = {"child", "doctor_front", "front", "machine_facts", "main", "output",
+LIBTORCH_FREE_CLI = {"doctor_front", "front", "machine_facts", "main", "output",
                      "rank_count", "run", "schedule", "schedule_check", "schedule_input",
                      "schedule_list", "schedule_options", "schedule_plan", "schedule_show",
                      "schedule_simulate", "schedule_words",
@@ -41,6 +42,7 @@ LIBTORCH_FREE_CLI = {"child", "doctor_front", "front", "machine_facts", "main", 
 
 # Sources without a test file of their own, each with the reason.
 NO_TEST = {
+    "cli/bench_main.cpp": "only hands over to the subcommands, which have tests",
     "cli/main.cpp": "only hands over to the subcommands, which have tests",
     "cli/torch_main.cpp": "only hands over to the subcommands, which have tests",
     # The loops of reduce_kernel_loops.h once more, for a kind of CPU: reduce_kernel_test.cpp

@@ -18,12 +18,6 @@ namespace {
 
 using torch::autograd::impl::gradient_edge;
 
-constexpr uint32_t kGraphs = 500;
-
-GraphOptions graph_options(uint32_t seed) {
-  return {.seed = seed, .undefined_roots = seed % 3 == 0};
-}
-
 bool any_defined(const variable_list& tensors) {
   return std::any_of(tensors.begin(), tensors.end(), [](const at::Tensor& tensor) {
     return tensor.defined();

@@ -16,12 +16,6 @@ namespace {
 
 using torch::autograd::impl::gradient_edge;
 
-constexpr uint32_t kGraphs = 500;
-
-GraphOptions graph_options(uint32_t seed) {
-  return {.seed = seed, .undefined_roots = seed % 3 == 0};
-}
-
 TEST(ExecutorGraphs, EqualTorchsEngine) {
   Executor executor;
   std::vector<int> used(op_kinds());
@@ -93,12 +87,12 @@ Roots from(const at::Tensor& loss) {
   return {{gradient_edge(loss)}, {at::ones_like(loss.detach())}};
 }
 
-at::Tensor leaf(at::IntArrayRef sizes) {
+at::Tensor whole_leaf(at::IntArrayRef sizes) {
   return at::ones(sizes).set_requires_grad(true);
 }
 
 TEST(Executor, SumsRootsThatAreNamedTwice) {
-  const at::Tensor x = leaf({3});
+  const at::Tensor x = whole_leaf({3});
   const at::Tensor y = x * 2;
   const Edge edge = gradient_edge(y);
   Executor().backward(
@@ -107,7 +101,7 @@ TEST(Executor, SumsRootsThatAreNamedTwice) {
 }
 
 TEST(Executor, TakesLeavesAsRoots) {
-  const at::Tensor x = leaf({3}), w = leaf({3});
+  const at::Tensor x = whole_leaf({3}), w = whole_leaf({3});
   const NodePtr input = gradient_edge(x).function;
   const variable_list got = Executor().backward(
       {{gradient_edge(x), gradient_edge(w)}, {at::full({3}, 2.0), at::full({3}, 3.0)}},
@@ -117,7 +111,7 @@ TEST(Executor, TakesLeavesAsRoots) {
 }
 
 TEST(Executor, GivesNothingForAnInputThatIsNotUsed) {
-  const at::Tensor x = leaf({3}), unused = leaf({3});
+  const at::Tensor x = whole_leaf({3}), unused = whole_leaf({3});
   const std::vector<NodePtr> inputs = nodes_of({unused, x});
   const variable_list got = Executor().backward(from(x.sum()), {.inputs = inputs});
   EXPECT_FALSE(got.at(0).defined());
@@ -125,7 +119,7 @@ TEST(Executor, GivesNothingForAnInputThatIsNotUsed) {
 }
 
 TEST(Executor, RunsAGraphOfHundredThousandNodes) {
-  const at::Tensor x = leaf({}), w = leaf({});
+  const at::Tensor x = whole_leaf({}), w = whole_leaf({});
   const auto deep = [&] {
     at::Tensor y = x * w;
     for (int i = 0; i < 100000; ++i)
@@ -145,7 +139,7 @@ TEST(Executor, RunsAGraphOfHundredThousandNodes) {
 }
 
 TEST(Executor, RunsAPassInsideAPass) {
-  const at::Tensor x = leaf({3}), w = leaf({3});
+  const at::Tensor x = whole_leaf({3}), w = whole_leaf({3});
   GradientMap store;
   // The block x * w * w, whose graph is made only when it is needed.
   const at::Tensor y = through(x, [&](variable_list gradients) {
@@ -169,7 +163,7 @@ TEST(Executor, RunsAPassInsideAPass) {
 }
 
 TEST(Executor, AddsUpInTheOuterPassWhatBothPassesReach) {
-  const at::Tensor x = leaf({3}), w = leaf({3});
+  const at::Tensor x = whole_leaf({3}), w = whole_leaf({3});
   int calls = 0;
   w.register_hook([&calls](const at::Tensor& gradient) {
     ++calls;
@@ -191,7 +185,7 @@ TEST(Executor, AddsUpInTheOuterPassWhatBothPassesReach) {
 }
 
 TEST(Executor, CallsWhatWaitsForTheEnd) {
-  const at::Tensor x = leaf({3});
+  const at::Tensor x = whole_leaf({3});
   std::vector<std::string> log;
   const at::Tensor y = through(x, [&](variable_list gradients) {
     log.push_back("node");
@@ -201,7 +195,7 @@ TEST(Executor, CallsWhatWaitsForTheEnd) {
       EXPECT_FALSE(c10::GradMode::is_enabled());
       Executor::current()->at_end([&] { log.push_back("added at the end"); });
     });
-    const at::Tensor z = through(leaf({3}), [&](variable_list inner_gradients) {
+    const at::Tensor z = through(whole_leaf({3}), [&](variable_list inner_gradients) {
       Executor::current()->at_end([&] { log.push_back("of the inner pass"); });
       return inner_gradients;
     });
@@ -223,7 +217,7 @@ TEST(Executor, CallsWhatWaitsForTheEnd) {
 }
 
 TEST(Executor, ForgetsWhatWaitsForTheEndAfterAnError) {
-  const at::Tensor x = leaf({3});
+  const at::Tensor x = whole_leaf({3});
   bool called = false;
   const auto failing = [&](variable_list) -> variable_list {
     Executor::current()->at_end([&called] { called = true; });
@@ -237,7 +231,7 @@ TEST(Executor, ForgetsWhatWaitsForTheEndAfterAnError) {
 
 TEST(Executor, CanBeUsedAfterAnErrorAndHoldsNothing) {
   Executor executor;
-  const at::Tensor x = leaf({3}), w = leaf({3});
+  const at::Tensor x = whole_leaf({3}), w = whole_leaf({3});
   const std::vector<NodePtr> inputs = nodes_of({x});
   const auto watch_failure = [&] {
     const at::Tensor failing = through(
@@ -261,7 +255,7 @@ TEST(Executor, CanBeUsedAfterAnErrorAndHoldsNothing) {
 }
 
 TEST(Executor, FreesSavedTensorsAsItGoes) {
-  const at::Tensor x = leaf({3});
+  const at::Tensor x = whole_leaf({3});
   std::function<bool()> is_alive;
   const at::Tensor first = through(x, [&](variable_list gradients) {
     EXPECT_FALSE(is_alive());
@@ -277,7 +271,7 @@ TEST(Executor, FreesSavedTensorsAsItGoes) {
 
 TEST(Executor, NamesTheNodeThatFails) {
   Executor executor;
-  const at::Tensor x = leaf({3});
+  const at::Tensor x = whole_leaf({3});
   const at::Tensor y = (x * x).sum();
   executor.backward(from(y), {});
   const std::string twice =
@@ -318,18 +312,18 @@ TEST(Executor, NamesTheNodeThatFails) {
 
 TEST(Executor, RefusesWrongRootsAndInputs) {
   Executor executor;
-  const at::Tensor x = leaf({3});
+  const at::Tensor x = whole_leaf({3});
   const Edge edge = gradient_edge(x.sum());
   const auto message = [&](Roots roots, const std::vector<NodePtr>& inputs) {
     return testing::message_of<InvalidArgument>(
         [&] { executor.backward(std::move(roots), {.inputs = inputs}); });
   };
   EXPECT_TRUE(testing::contains(message({{edge}, {}}, {}), "each of 1 roots, got 0"));
-  const std::vector<NodePtr> twice = nodes_of({x, leaf({3}), x});
+  const std::vector<NodePtr> twice = nodes_of({x, whole_leaf({3}), x});
   EXPECT_EQ(
       message({{edge}, {at::ones({})}}, twice),
       "[autograd] expected different inputs, got the same one as 0 and 2; name each "
-      "leaf "
+      "whole_leaf "
       "once");
   EXPECT_TRUE(testing::contains(
       message({{edge}, {at::ones({})}}, {edge.function}),
@@ -342,7 +336,7 @@ TEST(Executor, RefusesWrongRootsAndInputs) {
 
 TEST(Executor, RefusesAPassInsideItsOwn) {
   Executor executor;
-  const at::Tensor x = leaf({3});
+  const at::Tensor x = whole_leaf({3});
   const at::Tensor y = through(x, [&](variable_list gradients) {
     executor.backward(from(x.sum()), {});
     return gradients;
@@ -381,7 +375,7 @@ TEST(ExecutorRanks, EachThreadHasItsOwn) {
 
 TEST(Executor, RefusesAPassWithoutAStore) {
   Executor executor;
-  const at::Tensor x = leaf({3});
+  const at::Tensor x = whole_leaf({3});
   const auto refused = [](const std::function<void()>& pass) {
     EXPECT_TRUE(testing::contains(
         testing::message_of<InvalidArgument>(pass),

@@ -23,6 +23,12 @@ struct GraphOptions {
   bool undefined_roots = false;
 };
 
+/// How many graphs the executor is compared with torch's engine on.
+inline constexpr uint32_t kGraphs = 500;
+inline GraphOptions graph_options(uint32_t seed) {
+  return {.seed = seed, .undefined_roots = seed % 3 == 0};
+}
+
 /// The same options give the same graph and the same numbers, however often it is made.
 struct RandomGraph {
   explicit RandomGraph(const GraphOptions& options);

@@ -4,31 +4,15 @@
 
 #include <gtest/gtest.h>
 
+#include "torch_commands.h"
 #include "trireme/version.h"
 
 namespace trireme::cli {
 namespace {
 
-struct Outcome {
-  int code = 0;
-  std::string out;
-  std::string err;
-};
-
-Outcome run(std::vector<const char*> words) {
-  words.insert(words.begin(), "trireme-torch");
-  ::testing::internal::CaptureStdout();
-  ::testing::internal::CaptureStderr();
-  const int code = run_commands(static_cast<int>(words.size()), words.data());
-  return {
-      code,
-      ::testing::internal::GetCapturedStdout(),
-      ::testing::internal::GetCapturedStderr()};
-}
-
 TEST(Commands, HelpWithEachAndAnExample) {
-  for (const char* command : {"train", "sample", "bench", "doctor"}) {
-    const Outcome outcome = run({command, "--help"});
+  for (const char* command : {"train", "sample", "doctor"}) {
+    const TorchOutcome outcome = run_torch_command({command, "--help"});
     EXPECT_EQ(outcome.code, 0);
     EXPECT_EQ(outcome.err, "");
     EXPECT_NE(
@@ -39,16 +23,16 @@ TEST(Commands, HelpWithEachAndAnExample) {
 }
 
 TEST(Commands, TellsItsVersion) {
-  EXPECT_EQ(run({"--version"}).out, std::string(kVersion) + "\n");
+  EXPECT_EQ(run_torch_command({"--version"}).out, std::string(kVersion) + "\n");
 }
 
 TEST(Commands, WrongUsageIsTwo) {
   for (const auto& words :
-       {std::vector<const char*>{},
+       {std::vector<std::string>{},
         {"unknown"},
         {"sample", "--unknown"},
         {"doctor", "x"}}) {
-    const Outcome outcome = run(words);
+    const TorchOutcome outcome = run_torch_command(words);
     EXPECT_EQ(outcome.code, 2);
     EXPECT_EQ(outcome.out, "");
     EXPECT_TRUE(outcome.err.starts_with("trireme: [cli] ")) << outcome.err;
@@ -56,7 +40,7 @@ TEST(Commands, WrongUsageIsTwo) {
 }
 
 TEST(Commands, FailureIsOneAndSaysWhy) {
-  const Outcome outcome = run({"doctor", "--flight", "/nowhere"});
+  const TorchOutcome outcome = run_torch_command({"doctor", "--flight", "/nowhere"});
   EXPECT_EQ(outcome.code, 1);
   EXPECT_EQ(outcome.out, "");
   EXPECT_TRUE(outcome.err.starts_with("trireme: [comm] expected a folder"))

@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <torch/version.h>
 
-#include "trireme/cli/commands.h"
+#include "torch_commands.h"
 #include "trireme/testing/scratch_folder.h"
 
 namespace trireme::cli {
@@ -57,11 +57,10 @@ TEST(Doctor, ReadsFlightRecords) {
   const testing::ScratchFolder folder;
   folder.write("rank_0.json", kRecord);
   const std::string path = folder.path().string();
-  const std::vector<const char*> words{
-      "t", "doctor", "--json", "--flight", path.c_str()};
-  ::testing::internal::CaptureStdout();
-  EXPECT_EQ(run_commands(static_cast<int>(words.size()), words.data()), 0);
-  const auto json = nlohmann::json::parse(::testing::internal::GetCapturedStdout());
+  const TorchOutcome outcome =
+      run_torch_command({"doctor", "--json", "--flight", path});
+  EXPECT_EQ(outcome.code, 0);
+  const auto json = nlohmann::json::parse(outcome.out);
   EXPECT_EQ(json["ranks"], 2);
   EXPECT_EQ(json["records"], 1);
   EXPECT_EQ(json["notes"][1], "no record of rank 1 of 2");

@@ -102,12 +102,23 @@ TEST(FrontProcs, PassesAllWordsOnUntouched) {
       run({"train", "--help", "a b", "", "--version"}, options),
       three,
       "^<train><--help><a b><><--version>$");
-  EXPECT_EXIT(run({"bench"}, options), three, "^<bench>$");
-  EXPECT_EXIT(run({"help", "bench"}, options), three, "^<bench><--help>$");
+  EXPECT_EXIT(run({"help", "sample"}, options), three, "^<sample><--help>$");
   EXPECT_EXIT(
       run({"doctor", "--json", "--flight", "-odd"}, options),
       three,
       "^<doctor><--flight><-odd><--json>$");
+}
+
+TEST(FrontProcs, HandsBenchesToTheirOwnProgram) {
+  const testing::ScratchFolder folder;
+  std::filesystem::rename(
+      folder.program("printf 'bench:<%s>' \"$@\" >&2; exit 4"),
+      folder.path() / "trireme-bench");
+  const FrontOptions options{.torch_program = folder.path() / "trireme-torch"};
+  EXPECT_EXIT(
+      run({"bench", "comm", "--quick"}, options),
+      ::testing::ExitedWithCode(4),
+      "^bench:<bench>bench:<comm>bench:<--quick>$");
 }
 
 TEST(FrontProcs, SaysThatTheOtherProgramIsMissing) {
@@ -115,7 +126,7 @@ TEST(FrontProcs, SaysThatTheOtherProgramIsMissing) {
   const FrontOptions options{.torch_program = folder.path() / "trireme-torch"};
   const Outcome outcome = run({"train"}, options);
   EXPECT_EQ(outcome.code, 1);
-  EXPECT_TRUE(has(outcome.err, "trireme: [cli] wanted to run ")) << outcome.err;
+  EXPECT_TRUE(has(outcome.err, "trireme: [cli] expected to run ")) << outcome.err;
   EXPECT_TRUE(has(outcome.err, "No such file")) << outcome.err;
   folder.write("trireme-torch", "no program");
   EXPECT_TRUE(has(run({"train"}, options).err, "no executable file"));

@@ -12,17 +12,17 @@
 namespace trireme::cli {
 namespace {
 
-ChildResult run(const std::vector<std::string>& arguments) {
+launch::ChildResult main_run(const std::vector<std::string>& arguments) {
   return run_torch(TRIREME_PROGRAM, arguments, std::chrono::seconds(100));
 }
 
 TEST(MainProcs, StartsWithoutLibtorch) {
-  // The best of some, since other tests run beside this one; libtorch alone takes
+  // The best of some, since other tests main_run beside this one; libtorch alone takes
   // longer.
   auto best = std::chrono::steady_clock::duration::max();
   for (int i = 0; i < 10; ++i) {
     const auto start = std::chrono::steady_clock::now();
-    const ChildResult result = run({"--version"});
+    const launch::ChildResult result = main_run({"--version"});
     best = std::min(best, std::chrono::steady_clock::now() - start);
     ASSERT_EQ(result.out, std::string(kVersion) + "\n") << result.err;
   }
@@ -31,7 +31,7 @@ TEST(MainProcs, StartsWithoutLibtorch) {
 
 TEST(MainProcs, TrainsOnTheTextThatComesWithIt) {
   const testing::ScratchFolder folder;
-  const ChildResult result = run(
+  const launch::ChildResult result = main_run(
       {"train",
        "--training.steps",
        "1",
@@ -40,23 +40,23 @@ TEST(MainProcs, TrainsOnTheTextThatComesWithIt) {
        "--validation.steps",
        "1",
        "--job.dump_folder",
-       (folder.path() / "run").string()});
-  EXPECT_TRUE(result.ok()) << failure_text(result);
+       (folder.path() / "main_run").string()});
+  EXPECT_TRUE(result.ok()) << launch::failure_text(result);
   EXPECT_NE(result.out.find("held-out loss: 5."), std::string::npos) << result.out;
 }
 
 TEST(MainProcs, DoctorKnowsBothPrograms) {
-  const ChildResult result = run({"doctor", "--json"});
-  EXPECT_TRUE(result.ok()) << failure_text(result);
+  const launch::ChildResult result = main_run({"doctor", "--json"});
+  EXPECT_TRUE(result.ok()) << launch::failure_text(result);
   const auto json = nlohmann::json::parse(result.out);
   EXPECT_EQ(json["version"], std::string(kVersion));
   EXPECT_TRUE(json["torch"]["libtorch"].is_string()) << json;
 }
 
 TEST(MainProcs, GivesTheCodesOfTheCommands) {
-  EXPECT_EQ(run({"trian"}).exit_code, 2);
-  EXPECT_EQ(run({"train", "--unknown"}).exit_code, 2);
-  EXPECT_EQ(run({"doctor", "--flight", "/nowhere"}).exit_code, 1);
+  EXPECT_EQ(main_run({"trian"}).exit_code, 2);
+  EXPECT_EQ(main_run({"train", "--unknown"}).exit_code, 2);
+  EXPECT_EQ(main_run({"doctor", "--flight", "/nowhere"}).exit_code, 1);
 }
 
 TEST(MainProcs, NoticesThatNobodyTakesTheOutput) {
@@ -64,7 +64,7 @@ TEST(MainProcs, NoticesThatNobodyTakesTheOutput) {
     GTEST_SKIP() << "there is no /dev/full";
   const std::string program = TRIREME_PROGRAM;
   for (const char* words : {"--help", "train --help", "doctor"}) {
-    const ChildResult result = run_torch(
+    const launch::ChildResult result = run_torch(
         "/bin/sh",
         {"-c", "\"$0\" " + std::string(words) + " >/dev/full", program},
         std::chrono::seconds(100));

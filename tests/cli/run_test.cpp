@@ -36,13 +36,13 @@ std::string refusal(const Words& words) {
   }
 }
 
-struct Outcome {
+struct RunOutcome {
   int code = 0;
   std::string out;
   std::string err;
 };
 
-Outcome front(Words words) {
+RunOutcome front(Words words) {
   words.insert(words.begin(), "run");
   std::ostringstream out, err;
   const int code = run_front(words, out, err);
@@ -178,7 +178,7 @@ TEST(RunArguments, RefuseValuesOutsideTheirRange) {
 }
 
 TEST(RunCommand, HelpsWithExamples) {
-  const Outcome outcome = front({"--help"});
+  const RunOutcome outcome = front({"--help"});
   EXPECT_EQ(outcome.code, 0);
   for (const char* part :
        {"Usage: trireme run [OPTIONS] [--] PROGRAM [ARGUMENTS]",
@@ -224,7 +224,7 @@ TEST(RunCommand, WrongUsageIsTwoWithAReason) {
        "trireme: [launch] wanted a program that can be run"},
       {{"--", plain}, "trireme: [launch] wanted a program that can be run"}};
   for (const auto& [words, wanted] : cases) {
-    const Outcome outcome = front(words);
+    const RunOutcome outcome = front(words);
     EXPECT_EQ(outcome.code, 2) << wanted;
     EXPECT_EQ(outcome.out, "");
     EXPECT_TRUE(outcome.err.starts_with(wanted)) << outcome.err;
@@ -241,7 +241,7 @@ TEST(RunCommandProcs, GivesTheCodeOfTheRanks) {
 
 TEST(RunProcs, AFolderForLogsAloneIsNotSilentlyIgnored) {
   const testing::ScratchFolder folder;
-  const Outcome outcome = front({"--log-dir", folder.path().string(), "--", "true"});
+  const RunOutcome outcome = front({"--log-dir", folder.path().string(), "--", "true"});
   EXPECT_EQ(outcome.code, 0);
   EXPECT_EQ(
       outcome.err,

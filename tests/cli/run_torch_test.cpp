@@ -20,12 +20,13 @@ TEST(RunTorch, LooksBesideTheExecutable) {
 TEST(RunTorchProcs, KeepsBothOutputsAndTheCode) {
   const testing::ScratchFolder folder;
   const auto program = folder.program("echo \"$# $2\"; echo bad >&2; exit 3");
-  const ChildResult result = run_torch(program, {"doctor", "a b; *"}, seconds(20));
+  const launch::ChildResult result =
+      run_torch(program, {"doctor", "a b; *"}, seconds(20));
   EXPECT_EQ(result.out, "2 a b; *\n");
   EXPECT_EQ(result.err, "bad\n");
   EXPECT_EQ(result.exit_code, 3);
   EXPECT_FALSE(result.ok());
-  EXPECT_EQ(failure_text(result), "exit code 3: bad");
+  EXPECT_EQ(launch::failure_text(result), "exit code 3: bad");
 }
 
 TEST(RunTorchProcs, NamesAProgramThatCannotRun) {
@@ -46,11 +47,9 @@ TEST(RunTorchProcs, BecomesTheProgram) {
   const testing::ScratchFolder folder;
   const auto program = folder.program("echo \"$1 of $0\" >&2; exit 7");
   EXPECT_EXIT(
-      become_torch(program, {"train"}),
-      ::testing::ExitedWithCode(7),
-      "train of .*program");
+      become(program, {"train"}), ::testing::ExitedWithCode(7), "train of .*program");
   EXPECT_EXIT(
-      become_torch(folder.program("kill -TERM $$"), {}),
+      become(folder.program("kill -TERM $$"), {}),
       ::testing::KilledBySignal(SIGTERM),
       "");
 }

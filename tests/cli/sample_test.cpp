@@ -3,27 +3,15 @@
 
 #include <gtest/gtest.h>
 
-#include "trireme/cli/commands.h"
+#include "torch_commands.h"
 #include "trireme/testing/scratch_folder.h"
 
 namespace trireme::cli {
 namespace {
 
-struct Outcome {
-  int code = 0;
-  std::string err;
-};
-
-Outcome run(std::vector<std::string> words) {
-  words.insert(words.begin(), {"trireme", "sample"});
-  std::vector<const char*> pointers;
-  for (const std::string& word : words)
-    pointers.push_back(word.c_str());
-  ::testing::internal::CaptureStdout();
-  ::testing::internal::CaptureStderr();
-  const int code = run_commands(static_cast<int>(pointers.size()), pointers.data());
-  ::testing::internal::GetCapturedStdout();
-  return {code, ::testing::internal::GetCapturedStderr()};
+TorchOutcome run_sample(std::vector<std::string> words) {
+  words.insert(words.begin(), "sample");
+  return run_torch_command(words);
 }
 
 TEST(Sample, RefusesWhatIsWrong) {
@@ -48,7 +36,7 @@ TEST(Sample, RefusesWhatIsWrong) {
       {{"--model", model, "--prompt-ids", "1", "--ranks", "9"}, "at most 4 ranks"},
   };
   for (const auto& [words, part] : cases) {
-    const Outcome outcome = run(words);
+    const TorchOutcome outcome = run_sample(words);
     EXPECT_EQ(outcome.code, 2) << part;
     EXPECT_NE(outcome.err.find(part), std::string::npos) << outcome.err;
   }

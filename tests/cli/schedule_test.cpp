@@ -15,7 +15,7 @@ class ScheduleBadProcs : public ScheduleFiles {
  protected:
   std::string refused(std::vector<std::string> words) {
     words.insert(words.begin(), "schedule");
-    const ChildResult result =
+    const launch::ChildResult result =
         run_torch(TRIREME_PROGRAM, words, std::chrono::seconds(60));
     std::string all;
     for (const std::string& word : words)

@@ -3,38 +3,26 @@
 
 #include <gtest/gtest.h>
 
-#include "trireme/cli/commands.h"
+#include "torch_commands.h"
 
 namespace trireme::cli {
 namespace {
 
-struct Outcome {
-  int code = 0;
-  std::string out;
-  std::string err;
-};
-
-Outcome run(std::vector<const char*> words) {
-  words.insert(words.begin(), {"trireme", "train"});
-  ::testing::internal::CaptureStdout();
-  ::testing::internal::CaptureStderr();
-  const int code = run_commands(static_cast<int>(words.size()), words.data());
-  return {
-      code,
-      ::testing::internal::GetCapturedStdout(),
-      ::testing::internal::GetCapturedStderr()};
+TorchOutcome run_train(std::vector<std::string> words) {
+  words.insert(words.begin(), "train");
+  return run_torch_command(words);
 }
 
 TEST(Train, PrintsItsConfig) {
-  const Outcome outcome =
-      run({"--training.steps", "7", "--print-config", "--data.shuffle=false"});
+  const TorchOutcome outcome =
+      run_train({"--training.steps", "7", "--print-config", "--data.shuffle=false"});
   EXPECT_EQ(outcome.code, 0) << outcome.err;
   EXPECT_NE(outcome.out.find("steps = 7 "), std::string::npos);
   EXPECT_NE(outcome.out.find("shuffle = false "), std::string::npos);
 }
 
 TEST(Train, ExplainsItsKeys) {
-  const Outcome outcome = run({"--help-keys"});
+  const TorchOutcome outcome = run_train({"--help-keys"});
   EXPECT_EQ(outcome.code, 0);
   EXPECT_NE(
       outcome.out.find("--training.steps\n    Steps in all; a whole number of at "
@@ -44,13 +32,13 @@ TEST(Train, ExplainsItsKeys) {
 }
 
 TEST(Train, WrongWordsAreWrongUsage) {
-  for (const std::vector<const char*>& words :
-       {std::vector<const char*>{"--unknown"},
+  for (const std::vector<std::string>& words :
+       {std::vector<std::string>{"--unknown"},
         {"--training.steps"},
         {"/no/such.toml"},
         {"--training.steps", "0"},
         {"--model.name", "gpt3"}}) {
-    const Outcome outcome = run(words);
+    const TorchOutcome outcome = run_train(words);
     EXPECT_EQ(outcome.code, 2) << words[0];
     EXPECT_TRUE(outcome.err.starts_with("trireme: [")) << outcome.err;
     EXPECT_EQ(outcome.out, "");
@@ -58,7 +46,7 @@ TEST(Train, WrongWordsAreWrongUsage) {
 }
 
 TEST(Train, DescribesAJobWithoutRunningIt) {
-  const Outcome outcome = run({"--dry-run", "--parallelism.ranks", "4"});
+  const TorchOutcome outcome = run_train({"--dry-run", "--parallelism.ranks", "4"});
   EXPECT_EQ(outcome.code, 0) << outcome.err;
   EXPECT_NE(outcome.out.find("4 ranks: 2 pipelines of 2"), std::string::npos)
       << outcome.out;

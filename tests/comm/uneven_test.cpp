@@ -16,12 +16,12 @@ using testing::message_of;
 using testing::same;
 using Tensors = std::vector<at::Tensor>;
 
-Group alone() {
+Group uneven_alone() {
   return Group(LocalWorld(1).join(0, Deadline::after(std::chrono::seconds(5))));
 }
 
 TEST(Uneven, AllGatherMakesNewTensors) {
-  const Group group = alone();
+  const Group group = uneven_alone();
   const at::Tensor input = at::arange(6).reshape({2, 3}).t();
   Tensors outputs = {at::ones({9}), at::ones({9})};
   const at::Tensor former = outputs[0];
@@ -33,7 +33,7 @@ TEST(Uneven, AllGatherMakesNewTensors) {
 }
 
 TEST(Uneven, AllGatherTakesEveryShape) {
-  const Group group = alone();
+  const Group group = uneven_alone();
   for (const at::Tensor& input :
        {at::ones({}, at::kBool),
         at::empty({0}),
@@ -108,7 +108,7 @@ TEST(Uneven, AllToAllWantsOneDtype) {
 }
 
 TEST(Uneven, AllToAllNamesTheCountsThatDoNotMatch) {
-  const Group group = alone();
+  const Group group = uneven_alone();
   EXPECT_EQ(
       message_of<InvalidArgument>(
           [&] { all_to_all(group, Tensors{at::ones({3})}, Tensors{at::ones({2})}); }),
@@ -118,7 +118,7 @@ TEST(Uneven, AllToAllNamesTheCountsThatDoNotMatch) {
 }
 
 TEST(Uneven, AllToAllWritesIntoStridedOutputs) {
-  const Group group = alone();
+  const Group group = uneven_alone();
   at::Tensor whole = at::zeros({3, 2});
   all_to_all(group, Tensors{whole.select(1, 1)}, Tensors{at::arange(3.0F)});
   EXPECT_TRUE(same(whole.select(1, 1), at::arange(3.0F)));

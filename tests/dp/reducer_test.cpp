@@ -26,7 +26,7 @@ std::vector<Parameter> parameters_of(const Blocks& net) {
   return parameters;
 }
 
-at::Tensor input(int rank = 0) {
+at::Tensor reducer_input(int rank = 0) {
   return whole_numbers({2, 4}, static_cast<uint64_t>(rank + 1));
 }
 
@@ -37,12 +37,12 @@ TEST(ReducerRanks, EveryBackwardIsARound) {
     Reducer reducer(parameters_of(net), group, {.limits = {{1}}});
     EXPECT_EQ(reducer.gradients().buckets(), 4);
     for (int step = 0; step < 3; ++step) {
-      net.forward(input(group.rank())).sum().backward();
+      net.forward(reducer_input(group.rank())).sum().backward();
       EXPECT_FALSE(reducer.is_open());
       EXPECT_EQ(reducer.rounds(), step + 1);
     }
     for (int rank = 0; rank < 2; ++rank)
-      (3 * whole->forward(input(rank)).sum() / 2).backward();
+      (3 * whole->forward(reducer_input(rank)).sum() / 2).backward();
     expect_same_gradients(net, *whole);
   });
 }
@@ -55,10 +55,10 @@ TEST(ReducerRanks, Pauses) {
     reducer.pause();
     reducer.resume();
     EXPECT_TRUE(reducer.is_paused());
-    net.forward(input(group.rank())).sum().backward();
+    net.forward(reducer_input(group.rank())).sum().backward();
     EXPECT_EQ(reducer.rounds(), 0);
     reducer.resume();
-    net.forward(input(group.rank())).sum().backward();
+    net.forward(reducer_input(group.rank())).sum().backward();
     EXPECT_EQ(reducer.rounds(), 1);
   });
 }
@@ -68,16 +68,18 @@ TEST(ReducerRanks, RoundsByHand) {
     const Blocks net(2);
     const auto whole = copy_of(net);
     Reducer reducer(parameters_of(net), group, {.limits = {{1}}, .by_hand = true});
-    net.forward(input(group.rank())).sum().backward();  // adds up, as in a pause
+    net.forward(reducer_input(group.rank()))
+        .sum()
+        .backward();  // adds up, as in a pause
     EXPECT_EQ(reducer.rounds(), 0);
     reducer.open();
     EXPECT_THROW(reducer.open(), InvalidArgument);
-    net.forward(input(group.rank() + 2), {0}).sum().backward();
+    net.forward(reducer_input(group.rank() + 2), {0}).sum().backward();
     reducer.close();
     reducer.finish();
     for (int rank = 0; rank < 2; ++rank) {
-      (whole->forward(input(rank)).sum() / 2).backward();
-      (whole->forward(input(rank + 2), {0}).sum() / 2).backward();
+      (whole->forward(reducer_input(rank)).sum() / 2).backward();
+      (whole->forward(reducer_input(rank + 2), {0}).sum() / 2).backward();
     }
     expect_same_gradients(net, *whole);
   });
@@ -91,7 +93,7 @@ TEST(ReducerRanks, GradientsThatAreCompleteOnlyAtTheEnd) {
     const auto& buckets = reducer.gradients().layout().buckets;
     EXPECT_EQ(buckets.back().parameters, (std::vector<int>{2}));
     reducer.open();
-    net.forward(input()).sum().backward();
+    net.forward(reducer_input()).sum().backward();
     reducer.close();
     net.weight(1).grad().fill_(group.rank() + 1);
     reducer.finish();
@@ -107,8 +109,8 @@ TEST(ReducerRanks, ShadowsTakePartWithZeros) {
       Reducer reducer(parameters_of(net), group, {.limits = {{1}}});
       reducer.divide_by_active(by_active);
       if (group.rank() == 0) {
-        net.forward(input()).sum().backward();
-        (own->forward(input()).sum() / (by_active ? 1 : 2)).backward();
+        net.forward(reducer_input()).sum().backward();
+        (own->forward(reducer_input()).sum() / (by_active ? 1 : 2)).backward();
         expect_same_gradients(net, *own);
         EXPECT_EQ(reducer.outcome().active, (std::vector<int64_t>{1, 0}));
       } else {
@@ -137,15 +139,16 @@ TEST(ReducerRanks, ARoundThatFailedStaysOpenUntilTheGroupIsReplaced) {
   run_world(Backend::Local, 1, [](const comm::Group& group) {
     const Blocks net(2);
     Reducer reducer(parameters_of(net), group, {.limits = {{1}}});
-    const at::Tensor one = net.forward(input(), {1}).sum();
+    const at::Tensor one = net.forward(reducer_input(), {1}).sum();
     EXPECT_TRUE(contains(
         message_of<InvalidArgument>([&] { one.backward(); }), "on rank 0 for w0, b0;"));
     EXPECT_TRUE(reducer.is_open());
     EXPECT_TRUE(contains(
-        message_of<InvalidArgument>([&] { net.forward(input()).sum().backward(); }),
+        message_of<InvalidArgument>(
+            [&] { net.forward(reducer_input()).sum().backward(); }),
         "failed backward has left open"));
     reducer.replace_group(group);
-    net.forward(input()).sum().backward();
+    net.forward(reducer_input()).sum().backward();
     EXPECT_EQ(reducer.rounds(), 1);
   });
 }
@@ -159,7 +162,7 @@ TEST(ReducerRanks, ManyRoundsWithFewRebuilds) {
     for (int step = 0; step < 40; ++step) {
       std::rotate(path.begin(), path.begin() + 1, path.end());
       drop_gradients(net);
-      net.forward(input(), path).sum().backward();
+      net.forward(reducer_input(), path).sum().backward();
     }
     EXPECT_GE(reducer.rebuilds(), 2);
     EXPECT_LE(reducer.rebuilds(), 8);

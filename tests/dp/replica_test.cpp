@@ -17,7 +17,7 @@ using testing::message_of;
 using testing::run_world;
 using testing::same;
 
-at::Tensor input() {
+at::Tensor replica_input() {
   return whole_numbers({2, 4}, 1);
 }
 
@@ -118,11 +118,11 @@ TEST(ReplicaRanks, HooksAreGoneWithIt) {
     Blocks& net = *held;
     for (int k = 0; k < 3; ++k) {
       const Replica replica(net, group);
-      net.forward(input()).sum().backward();
+      net.forward(replica_input()).sum().backward();
       EXPECT_EQ(replica.reducer().rounds(), 1);
     }
     if (group.rank() == 0)
-      net.forward(input()).sum().backward();  // nobody waits for the other
+      net.forward(replica_input()).sum().backward();  // nobody waits for the other
   });
 }
 
@@ -135,7 +135,7 @@ TEST(ReplicaRanks, ValuesAreComparedNowAndThen) {
       add_to(net.bias(0), 1);
     for (int step = 0; step < 2; ++step) {
       static_cast<void>(replica.before_forward());
-      net.forward(input()).sum().backward();
+      net.forward(replica_input()).sum().backward();
     }
     EXPECT_TRUE(contains(
         message_of<Error>([&] { static_cast<void>(replica.before_forward()); }),

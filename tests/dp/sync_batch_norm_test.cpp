@@ -24,12 +24,12 @@ using testing::Backend;
 using testing::contains;
 using testing::message_of;
 
-at::Tensor random(at::IntArrayRef sizes, uint64_t seed) {
+at::Tensor layer_random(at::IntArrayRef sizes, uint64_t seed) {
   return at::randn(sizes, at::detail::createCPUGenerator(seed), at::kFloat);
 }
 
 /// A batch, and how its rows are dealt out to ranks.
-struct Case {
+struct LayerCase {
   /// Behind the dim of the samples; begins with the channels.
   std::vector<int64_t> sample;
   std::vector<int64_t> rows;
@@ -55,7 +55,8 @@ torch::nn::AnyModule whole_layer(const SyncBatchNormOptions& ours, size_t dims) 
 void set_parameters(torch::nn::Module& layer) {
   const c10::NoGradGuard no_grad;
   for (auto& item : layer.named_parameters())
-    item.value().copy_(random(item.value().sizes(), item.key() == "bias" ? 8 : 9));
+    item.value().copy_(
+        layer_random(item.value().sizes(), item.key() == "bias" ? 8 : 9));
 }
 
 /// Both sides of one step: outputs, and gradients of a loss that weighs every value
@@ -75,7 +76,7 @@ Step run_step(const at::Tensor& batch, const at::Tensor& factors, Forward&& forw
 
 /// Three steps and one in eval on this rank, against one layer that sees the whole
 /// batch.
-void equals_whole_batch(const comm::Group& world, const Case& one) {
+void equals_whole_batch(const comm::Group& world, const LayerCase& one) {
   SyncBatchNormOptions options = one.options;
   options.num_features = one.sample[0];
   options.group = world;
@@ -91,9 +92,12 @@ void equals_whole_batch(const comm::Group& world, const Case& one) {
   shape.insert(
       shape.begin(), std::accumulate(one.rows.begin(), one.rows.end(), int64_t{0}));
   for (uint64_t step = 0; step < 3; ++step) {
-    const at::Tensor batch =
-        random(shape, 10 + step).mul(2).add(3).to(one.type).contiguous(one.format);
-    const at::Tensor factors = random(shape, 20 + step).to(one.type);
+    const at::Tensor batch = layer_random(shape, 10 + step)
+                                 .mul(2)
+                                 .add(3)
+                                 .to(one.type)
+                                 .contiguous(one.format);
+    const at::Tensor factors = layer_random(shape, 20 + step).to(one.type);
     const Step whole = run_step(
         batch, factors, [&](const at::Tensor& x) { return theirs.forward(x); });
     const Step part = run_step(
@@ -118,11 +122,11 @@ void equals_whole_batch(const comm::Group& world, const Case& one) {
     return;
   ours->eval();
   theirs.ptr()->eval();
-  const at::Tensor own = random(shape, 30).to(one.type).narrow(0, first, rows);
+  const at::Tensor own = layer_random(shape, 30).to(one.type).narrow(0, first, rows);
   EXPECT_TRUE(close(ours->forward(own), theirs.forward(own))) << "eval";
 }
 
-void check(Backend backend, const Case& one) {
+void check(Backend backend, const LayerCase& one) {
   testing::run_world(
       backend, static_cast<int>(one.rows.size()), [&](const comm::Group& world) {
         SCOPED_TRACE(text("rank ", world.rank(), " of ", one.rows.size()));
@@ -203,7 +207,7 @@ TEST(SyncBatchNormRanks, ComputesShortTypesInFloat) {
   for (const at::ScalarType type : {at::kBFloat16, at::kHalf})
     testing::run_world(Backend::Local, 2, [type](const comm::Group& world) {
       SyncBatchNorm ours(SyncBatchNormOptions{.num_features = 3, .group = world});
-      const at::Tensor whole = random({40, 3}, 1).add(10).to(type);
+      const at::Tensor whole = layer_random({40, 3}, 1).add(10).to(type);
       const at::Tensor x =
           whole.narrow(0, 20 * world.rank(), 20).clone().set_requires_grad(true);
       const at::Tensor y = ours->forward(x);
@@ -329,7 +333,7 @@ TEST(SyncBatchNormRanks, IsAloneInEval) {
     layer->eval();
     if (world.rank() == 1)
       return;
-    const at::Tensor x = random({6, 3}, 4);
+    const at::Tensor x = layer_random({6, 3}, 4);
     const at::Tensor wanted = at::batch_norm(x, {}, {}, {}, {}, true, 0, 1e-5, false);
     EXPECT_TRUE(close(layer->forward(x), wanted));
     EXPECT_TRUE(contains(
@@ -342,7 +346,7 @@ TEST(SyncBatchNormRanks, IsAloneInEval) {
 
 TEST(SyncBatchNorm, IsAModuleLikeAnyOther) {
   SyncBatchNorm layer(SyncBatchNormOptions{.num_features = 3});
-  const at::Tensor x = random({6, 3}, 4);
+  const at::Tensor x = layer_random({6, 3}, 4);
   layer->forward(x);
   const auto copy = std::dynamic_pointer_cast<SyncBatchNormImpl>(layer->clone());
   EXPECT_TRUE(testing::same(copy->running_var, layer->running_var));

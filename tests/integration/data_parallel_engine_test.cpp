@@ -20,7 +20,7 @@ using testing::Backend;
 using testing::run_world;
 using testing::same;
 
-at::Tensor input(int rank) {
+at::Tensor engine_input(int rank) {
   return whole_numbers({2, 4}, static_cast<uint64_t>(rank + 1));
 }
 
@@ -30,7 +30,7 @@ autograd::Roots roots_of(const at::Tensor& loss) {
 
 void add_whole(Blocks& whole, const comm::Group& group) {
   for (int rank = 0; rank < group.size(); ++rank)
-    (whole.forward(input(rank)).sum() / group.size()).backward();
+    (whole.forward(engine_input(rank)).sum() / group.size()).backward();
 }
 
 TEST(DataParallelEngineRanks, OwnExecutor) {
@@ -45,7 +45,7 @@ TEST(DataParallelEngineRanks, OwnExecutor) {
         DataParallel model(net, group, options);
         Executor executor;
         for (int step = 0; step < 4; ++step) {
-          const at::Tensor loss = model(input(group.rank())).sum();
+          const at::Tensor loss = model(engine_input(group.rank())).sum();
           if (step == 2)
             loss.backward();  // now and then the other one
           else
@@ -69,7 +69,8 @@ TEST(DataParallelEngineRanks, GradientsInAMap) {
       for (int step = 0; step < 4; ++step) {
         drop_gradients(*whole);
         GradientMap map;
-        executor.backward(roots_of(model(input(group.rank())).sum()), {.store = &map});
+        executor.backward(
+            roots_of(model(engine_input(group.rank())).sum()), {.store = &map});
         add_whole(*whole, group);
         for (size_t i = 0; i < net->parameters().size(); ++i) {
           const at::Tensor parameter = net->parameters()[i];
@@ -86,11 +87,12 @@ TEST(DataParallelEngineRanks, GradientsInAMapBesideTheField) {
     const auto net = std::make_shared<Blocks>(2);
     const auto whole = copy_of(*net);
     DataParallel model(net, group);
-    model(input(group.rank())).sum().backward();
+    model(engine_input(group.rank())).sum().backward();
     add_whole(*whole, group);
     GradientMap map;
     Executor executor;
-    executor.backward(roots_of(3 * model(input(group.rank())).sum()), {.store = &map});
+    executor.backward(
+        roots_of(3 * model(engine_input(group.rank())).sum()), {.store = &map});
     for (size_t i = 0; i < net->parameters().size(); ++i)
       EXPECT_TRUE(
           same(map.get(net->parameters()[i]), 3 * whole->parameters()[i].grad()))
@@ -109,7 +111,7 @@ TEST(DataParallelEngineRanks, CreateGraphRuns) {
       const auto whole = copy_of(*net);
       DataParallel model(net, group, options);
       for (int step = 0; step < 3; ++step) {
-        model(input(group.rank())).sum().backward({}, std::nullopt, true);
+        model(engine_input(group.rank())).sum().backward({}, std::nullopt, true);
         add_whole(*whole, group);
         expect_same_gradients(*net, *whole);
         for (const at::Tensor& parameter : net->parameters())
@@ -128,10 +130,10 @@ TEST(DataParallelEngineRanks, GradientsOfGradientsPassTheWatch) {
           torch::autograd::grad({(y * y).sum()}, {x}, {}, true, true)[0];
       return dx.sum() + y.sum();
     };
-    const at::Tensor x = input(group.rank()).requires_grad_();
+    const at::Tensor x = engine_input(group.rank()).requires_grad_();
     penalty(model(x), x).backward();
     for (int rank = 0; rank < 2; ++rank) {
-      const at::Tensor its = input(rank).requires_grad_();
+      const at::Tensor its = engine_input(rank).requires_grad_();
       (penalty(whole->forward(its), its) / 2).backward();
     }
     expect_same_gradients(*net, *whole);

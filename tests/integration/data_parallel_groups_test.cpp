@@ -18,7 +18,7 @@ using testing::run_world;
 
 using Model = DataParallel<std::shared_ptr<Blocks>>;
 
-at::Tensor input(int rank) {
+at::Tensor group_input(int rank) {
   return whole_numbers({2, 4}, static_cast<uint64_t>(rank + 1));
 }
 
@@ -27,9 +27,9 @@ void expect_good_steps(Model& model, const comm::Group& group) {
   for (int step = 0; step < 3; ++step) {
     drop_gradients(*model.module());
     drop_gradients(*whole);
-    model(input(group.rank())).sum().backward();
+    model(group_input(group.rank())).sum().backward();
     for (int rank = 0; rank < group.size(); ++rank)
-      (whole->forward(input(rank)).sum() / group.size()).backward();
+      (whole->forward(group_input(rank)).sum() / group.size()).backward();
     SCOPED_TRACE(text("step ", step, " of rank ", group.rank()));
     expect_same_gradients(*model.module(), *whole);
   }
@@ -37,7 +37,7 @@ void expect_good_steps(Model& model, const comm::Group& group) {
 
 /// A hook in the middle of the model that throws on rank 1.
 void fail_once(Model& model, const comm::Group& group) {
-  at::Tensor y = model.module()->block(0, input(0));
+  at::Tensor y = model.module()->block(0, group_input(0));
   if (group.rank() == 1)
     y.register_hook([](const at::Tensor& gradient) -> at::Tensor {
       TORCH_CHECK(gradient.numel() == 0, "trouble");
@@ -51,7 +51,7 @@ void goes_on(const comm::Group& first, const DataParallelOptions& options, int b
   comm::Group world = first;
   Model model(std::make_shared<Blocks>(3), world, options);
   for (int step = 0; step < before; ++step)
-    model(input(0)).sum().backward();
+    model(group_input(0)).sum().backward();
   for (int k = 0; k < 2; ++k) {
     fail_once(model, world);
     world = world.renew();
@@ -88,7 +88,7 @@ TEST(DataParallelGroupsRanks, AfterAFailureInAMapThatIsGone) {
     Model model(std::make_shared<Blocks>(3), group, {.bucket_bytes = 1});
     {
       autograd::GradientMap map;
-      at::Tensor y = model.module()->block(0, input(0));
+      at::Tensor y = model.module()->block(0, group_input(0));
       if (group.rank() == 1)
         y.register_hook([](const at::Tensor& gradient) -> at::Tensor {
           TORCH_CHECK(gradient.numel() == 0, "trouble");

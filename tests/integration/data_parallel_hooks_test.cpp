@@ -18,7 +18,7 @@ using testing::message_of;
 using testing::run_world;
 using testing::same;
 
-at::Tensor input(int rank) {
+at::Tensor hook_input(int rank) {
   return whole_numbers({2, 4}, static_cast<uint64_t>(rank + 1));
 }
 
@@ -42,8 +42,8 @@ void compare(
   for (int step = 0; step < 3; ++step) {
     drop_gradients(*plain);
     drop_gradients(*hooked);
-    without(input(group.rank())).sum().backward();
-    with(input(group.rank())).sum().backward();
+    without(hook_input(group.rank())).sum().backward();
+    with(hook_input(group.rank())).sum().backward();
     for (size_t i = 0; i < 4; ++i)
       check(hooked->parameters()[i].grad(), plain->parameters()[i].grad());
   }
@@ -123,7 +123,9 @@ TEST(DataParallelHooksRanks, UnusedParametersAndWeightsWithHooks) {
     DataParallel without(plain, group, options);
     for (auto* model : {&with, &without}) {
       model->set_weight(group.rank() * 2 + 2);
-      (*model)(input(group.rank()), std::vector<int>{group.rank()}).sum().backward();
+      (*model)(hook_input(group.rank()), std::vector<int>{group.rank()})
+          .sum()
+          .backward();
     }
     expect_same_gradients(*net, *plain);
     EXPECT_FALSE(net->weight(2).grad().defined());
@@ -138,7 +140,7 @@ TEST(DataParallelHooksRanks, ABufferOfAnotherSizeIsRefused) {
     });
     DataParallel model(std::make_shared<Blocks>(1), group, with_hooks({cut}));
     EXPECT_TRUE(contains(
-        message_of<Error>([&] { model(input(0)).sum().backward(); }),
+        message_of<Error>([&] { model(hook_input(0)).sum().backward(); }),
         "expected the hook cut to leave a buffer of"));
   });
 }

@@ -19,7 +19,7 @@ using testing::message_of;
 using testing::run_world;
 using testing::same;
 
-at::Tensor input(int rank, int64_t rows = 2) {
+at::Tensor option_input(int rank, int64_t rows = 2) {
   return whole_numbers({rows, 4}, static_cast<uint64_t>(rank + 1));
 }
 
@@ -30,9 +30,9 @@ TEST(DataParallelOptionsRanks, Sum) {
       const auto whole = copy_of(*net);
       DataParallel model(net, group, {.bucket_bytes = 1, .reduction = Reduction::Sum});
       for (int step = 0; step < 3; ++step) {
-        model(input(group.rank())).sum().backward();
+        model(option_input(group.rank())).sum().backward();
         for (int rank = 0; rank < 3; ++rank)
-          whole->forward(input(rank)).sum().backward();
+          whole->forward(option_input(rank)).sum().backward();
         expect_same_gradients(*net, *whole);
         drop_gradients(*net);
         drop_gradients(*whole);
@@ -51,10 +51,11 @@ TEST(DataParallelOptionsRanks, WeightedMeanOfUnevenBatches) {
           net, group, {.bucket_bytes = 1, .reduction = Reduction::WeightedMean});
       for (int step = 0; step < 3; ++step) {
         model.set_weight(kRows[group.rank()]);
-        (model(input(group.rank(), kRows[group.rank()])).sum() / kRows[group.rank()])
+        (model(option_input(group.rank(), kRows[group.rank()])).sum() /
+         kRows[group.rank()])
             .backward();
         for (int rank = 0; rank < 4; ++rank)
-          (whole->forward(input(rank, kRows[rank])).sum() / 8).backward();
+          (whole->forward(option_input(rank, kRows[rank])).sum() / 8).backward();
         EXPECT_EQ(model.replica().reducer().outcome().total_weight, 8);
         expect_same_gradients(*net, *whole);
         drop_gradients(*net);
@@ -70,8 +71,8 @@ TEST(DataParallelOptionsRanks, ARankThatWeighsNothing) {
     const auto alone = copy_of(*net);
     DataParallel model(net, group, {.reduction = Reduction::WeightedMean});
     model.set_weight(group.rank() == 0 ? int64_t{1} << 40 : 0);
-    model(input(group.rank())).sum().backward();
-    alone->forward(input(0)).sum().backward();
+    model(option_input(group.rank())).sum().backward();
+    alone->forward(option_input(0)).sum().backward();
     expect_same_gradients(*net, *alone);
   });
 }
@@ -158,8 +159,8 @@ TEST(DataParallelOptionsRanks, NaNAndInfinityAreRefusedByName) {
     run_world(Backend::Local, 2, [bad](const comm::Group& group) {
       const auto net = std::make_shared<Blocks>(2);
       DataParallel model(net, group, {.bucket_bytes = 1, .check_finite = true});
-      model(input(0)).sum().backward();
-      at::Tensor loss = model(input(0)).sum();
+      model(option_input(0)).sum().backward();
+      at::Tensor loss = model(option_input(0)).sum();
       if (group.rank() == 1)
         loss = loss + (net->weight(0) * bad).sum();
       const std::string message = message_of<Error>([&] { loss.backward(); });
@@ -172,13 +173,13 @@ TEST(DataParallelOptionsRanks, ReplicasThatDriftApartAreFound) {
     const auto net = std::make_shared<Blocks>(3);
     DataParallel model(net, group, {.check_replicas_every = 2});
     for (int step = 0; step < 4; ++step)
-      model(input(0)).sum().backward();
+      model(option_input(0)).sum().backward();
     model.replica().check_replicas();
     if (group.rank() == 1)
       add_to(net->weight(1), 1e-12);
     const std::string message = message_of<Error>([&] {
-      model(input(0)).sum().backward();
-      model(input(0)).sum().backward();
+      model(option_input(0)).sum().backward();
+      model(option_input(0)).sum().backward();
     });
     EXPECT_TRUE(contains(message, "values of w1 that differ"));
     model.replica().broadcast_state(1);
@@ -223,9 +224,9 @@ TEST(DataParallelOptionsRanks, AParameterThatIsFrozenLater) {
           each->weight(0).set_requires_grad(step < 2 || step > 3);
           drop_gradients(*each);
         }
-        model(input(group.rank())).sum().backward();
+        model(option_input(group.rank())).sum().backward();
         for (int rank = 0; rank < 2; ++rank)
-          (whole->forward(input(rank)).sum() / 2).backward();
+          (whole->forward(option_input(rank)).sum() / 2).backward();
         SCOPED_TRACE(text("step ", step));
         expect_same_gradients(*net, *whole);
       }
@@ -254,7 +255,8 @@ TEST(DataParallelOptionsRanks, IgnoredParametersAreLeftAlone) {
     const at::Tensor before = net->weight(1).detach().clone();
     DataParallel model(net, group, ignoring("w1"));
     EXPECT_TRUE(same(net->weight(1).detach(), before));
-    (net->weight(1).sum() * (group.rank() + 1) + model(input(0)).sum() * 0).backward();
+    (net->weight(1).sum() * (group.rank() + 1) + model(option_input(0)).sum() * 0)
+        .backward();
     EXPECT_TRUE(same(net->weight(1).grad(), at::full_like(before, group.rank() + 1)));
     EXPECT_THROW(DataParallel(net, group, ignoring("w7")), InvalidArgument);
   });

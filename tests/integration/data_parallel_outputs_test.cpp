@@ -64,7 +64,7 @@ at::Tensor left_of(const Heads& h) {
   return h.left;
 }
 
-at::Tensor input(int rank) {
+at::Tensor output_input(int rank) {
   return whole_numbers({2, 4}, static_cast<uint64_t>(rank + 1));
 }
 
@@ -75,9 +75,9 @@ void ignores_the_right(const comm::Group& group, const DataParallelOptions& opti
   const auto whole = std::make_shared<Fork<T>>();
   DataParallel model(net, group, options);
   for (int step = 0; step < 6; ++step) {
-    left_of(model(input(group.rank()))).sum().backward();
+    left_of(model(output_input(group.rank()))).sum().backward();
     for (int rank = 0; rank < group.size(); ++rank)
-      (left_of(whole->forward(input(rank))).sum() / group.size()).backward();
+      (left_of(whole->forward(output_input(rank))).sum() / group.size()).backward();
     SCOPED_TRACE(text("step ", step, " of rank ", group.rank()));
     expect_same_gradients(*net, *whole);
     for (Blocks* each :
@@ -111,12 +111,12 @@ TEST(DataParallelOutputsRanks, ABackwardForEachOutput) {
       const auto whole = std::make_shared<Fork<Tuple>>();
       DataParallel model(net, group, {.bucket_bytes = 1, .find_unused = find_unused});
       for (int step = 0; step < 3; ++step) {
-        const auto [left, right, trunk] = model(input(group.rank()));
+        const auto [left, right, trunk] = model(output_input(group.rank()));
         left.sum().backward({}, true);
         right.sum().backward({}, true);
         right.sum().backward();  // and once more over a graph that was kept
         for (int rank = 0; rank < 2; ++rank) {
-          const auto [l, r, t] = whole->forward(input(rank));
+          const auto [l, r, t] = whole->forward(output_input(rank));
           ((l.sum() + 2 * r.sum()) / 2).backward();
         }
         SCOPED_TRACE(text("step ", step, " of rank ", group.rank()));
@@ -133,11 +133,13 @@ TEST(DataParallelOutputsRanks, SeveralForwardsAndOneBackward) {
       const auto whole = copy_of(*net);
       DataParallel model(net, group, {.bucket_bytes = 1, .static_graph = static_graph});
       for (int step = 0; step < 3; ++step) {
-        const at::Tensor first = model(input(group.rank()));
-        const at::Tensor second = model(input(group.rank() + 2));
+        const at::Tensor first = model(output_input(group.rank()));
+        const at::Tensor second = model(output_input(group.rank() + 2));
         (first + second).sum().backward();
         for (int rank = 0; rank < 2; ++rank)
-          ((whole->forward(input(rank)) + whole->forward(input(rank + 2))).sum() / 2)
+          ((whole->forward(output_input(rank)) + whole->forward(output_input(rank + 2)))
+               .sum() /
+           2)
               .backward();
         expect_same_gradients(*net, *whole);
       }
@@ -152,10 +154,10 @@ TEST(DataParallelOutputsRanks, OutputsThatAreDroppedAndOneThatIsUsed) {
       DataParallel model(net, group, {.bucket_bytes = 1, .find_unused = find_unused});
       for (int step = 0; step < 3; ++step) {
         for (int k = 0; k < 3; ++k)
-          model(input(k), std::vector<int>{0});
-        model(input(group.rank())).sum().backward();
+          model(output_input(k), std::vector<int>{0});
+        model(output_input(group.rank())).sum().backward();
         for (int rank = 0; rank < 2; ++rank)
-          (whole->forward(input(rank)).sum() / 2).backward();
+          (whole->forward(output_input(rank)).sum() / 2).backward();
         expect_same_gradients(*net, *whole);
       }
     });
@@ -168,13 +170,13 @@ TEST(DataParallelOutputsRanks, EvaluationOnOneRankHangsNobody) {
       net->register_buffer("count", at::zeros({1}));
       DataParallel model(net, group);
       for (int step = 0; step < 3; ++step) {
-        model(input(0)).sum().backward();
+        model(output_input(0)).sum().backward();
         if (group.rank() == 0) {
           net->eval();
-          model(input(1));
+          model(output_input(1));
           net->train();
           const c10::AutoGradMode no_grad(false);
-          EXPECT_FALSE(model(input(1)).requires_grad());
+          EXPECT_FALSE(model(output_input(1)).requires_grad());
         }
       }
       EXPECT_EQ(model.replica().reducer().rounds(), 3);
@@ -186,7 +188,7 @@ TEST(DataParallelOutputsRanks, NoGradLeavesGradientsUndefined) {
     const auto net = std::make_shared<Blocks>(2);
     DataParallel model(net, group);
     const c10::AutoGradMode no_grad(false);
-    model(input(0));
+    model(output_input(0));
     for (const at::Tensor& parameter : net->parameters())
       EXPECT_FALSE(parameter.grad().defined());
   });

@@ -21,7 +21,7 @@ using testing::run_world;
 
 using Path = std::vector<int>;
 
-at::Tensor input(int rank) {
+at::Tensor static_input(int rank) {
   return whole_numbers({2, 4}, static_cast<uint64_t>(rank + 1));
 }
 
@@ -34,9 +34,9 @@ TEST(DataParallelStaticRanks, BlocksThatAreNeverUsed) {
       // Nobody uses block 3, rank 1 not block 1.
       const Path paths[2] = {{0, 1, 2}, {2, 0}};
       for (int step = 0; step < 5; ++step) {
-        model(input(group.rank()), paths[group.rank()]).sum().backward();
+        model(static_input(group.rank()), paths[group.rank()]).sum().backward();
         for (int rank = 0; rank < 2; ++rank)
-          (whole->forward(input(rank), paths[rank]).sum() / 2).backward();
+          (whole->forward(static_input(rank), paths[rank]).sum() / 2).backward();
         SCOPED_TRACE(text("step ", step, " of rank ", group.rank()));
         expect_same_gradients(*net, *whole);
         drop_gradients(*net);
@@ -49,9 +49,9 @@ TEST(DataParallelStaticRanks, BlocksThatAreNeverUsed) {
 std::string change(const comm::Group& group, const Path& first, const Path& second) {
   const auto net = std::make_shared<Blocks>(3);
   DataParallel model(net, group, {.bucket_bytes = 1, .static_graph = true});
-  model(input(0), first).sum().backward();
-  model(input(0), first).sum().backward();
-  const at::Tensor loss = model(input(0), second).sum();
+  model(static_input(0), first).sum().backward();
+  model(static_input(0), first).sum().backward();
+  const at::Tensor loss = model(static_input(0), second).sum();
   return message_of<Error>([&] { loss.backward(); });
 }
 

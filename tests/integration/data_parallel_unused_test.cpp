@@ -18,7 +18,7 @@ using testing::run_world;
 
 using Path = std::vector<int>;
 
-at::Tensor input(int rank) {
+at::Tensor unused_input(int rank) {
   return whole_numbers({2, 4}, static_cast<uint64_t>(rank + 1));
 }
 
@@ -31,9 +31,10 @@ void step_as_one(
   drop_gradients(*model.module());
   drop_gradients(whole);
   const auto at = static_cast<size_t>(group.rank());
-  model(input(group.rank()), paths[at]).sum().backward();
+  model(unused_input(group.rank()), paths[at]).sum().backward();
   for (int rank = 0; rank < group.size(); ++rank)
-    (whole.forward(input(rank), paths[static_cast<size_t>(rank)]).sum() / group.size())
+    (whole.forward(unused_input(rank), paths[static_cast<size_t>(rank)]).sum() /
+     group.size())
         .backward();
   expect_same_gradients(*model.module(), whole);
 }
@@ -82,7 +83,7 @@ TEST(DataParallelUnusedRanks, BucketsThatNobodyReachesAreLeftOut) {
     const auto net = std::make_shared<Blocks>(4);
     DataParallel model(
         net, group, {.bucket_bytes = 1, .find_unused = true, .rebuild = false});
-    model(input(0), Path{0, 3}).sum().backward();
+    model(unused_input(0), Path{0, 3}).sum().backward();
     int skipped = 0;
     for (const BucketTime& time : model.replica().stats().buckets)
       skipped += time.skipped;
@@ -96,9 +97,9 @@ TEST(DataParallelUnusedRanks, MissingWithoutTheOptionIsNamed) {
     run_world(backend, 2, [](const comm::Group& group) {
       const auto net = std::make_shared<Blocks>(3);
       DataParallel model(net, group, {.bucket_bytes = 1});
-      model(input(0)).sum().backward();
+      model(unused_input(0)).sum().backward();
       const Path path = group.rank() == 1 ? Path{0, 2} : Path{0, 1, 2};
-      const at::Tensor loss = model(input(0), path).sum();
+      const at::Tensor loss = model(unused_input(0), path).sum();
       if (group.rank() == 1) {
         const std::string message =
             message_of<InvalidArgument>([&] { loss.backward(); });
@@ -108,7 +109,8 @@ TEST(DataParallelUnusedRanks, MissingWithoutTheOptionIsNamed) {
         EXPECT_TRUE(contains(message, "w1, b1"));
       }
       EXPECT_TRUE(contains(
-          message_of<InvalidArgument>([&] { model(input(0)); }), "replace_group"));
+          message_of<InvalidArgument>([&] { model(unused_input(0)); }),
+          "replace_group"));
     });
 }
 
@@ -121,9 +123,9 @@ TEST(DataParallelUnusedRanks, UsedOutsideOfForward) {
     const auto loss = [](const at::Tensor& y, const Blocks& its) {
       return y.sum() + (its.weight(1) * 3).sum() + its.bias(1).sum();
     };
-    loss(model(input(group.rank()), Path{0}), *net).backward();
+    loss(model(unused_input(group.rank()), Path{0}), *net).backward();
     for (int rank = 0; rank < 2; ++rank)
-      (loss(whole->forward(input(rank), Path{0}), *whole) / 2).backward();
+      (loss(whole->forward(unused_input(rank), Path{0}), *whole) / 2).backward();
     expect_same_gradients(*net, *whole);
   });
 }
@@ -133,9 +135,11 @@ TEST(DataParallelUnusedRanks, AParameterThatNobodyNeedsKeepsItsOldGradient) {
   run_world(Backend::Local, 2, [](const comm::Group& group) {
     const auto net = std::make_shared<Blocks>(2);
     DataParallel model(net, group, {.find_unused = true});
-    model(input(0)).sum().backward();
+    model(unused_input(0)).sum().backward();
     const at::Tensor before = net->weight(1).grad().clone();
-    model(input(0), Path{0}).sum().backward();  // adds to the gradients of block 0 only
+    model(unused_input(0), Path{0})
+        .sum()
+        .backward();  // adds to the gradients of block 0 only
     EXPECT_TRUE(testing::same(net->weight(1).grad(), before));
   });
 }

@@ -17,8 +17,8 @@ namespace {
 using testing::Backend;
 using testing::contains;
 
-constexpr int64_t kWidth = 6;
-constexpr int kRanks = 3;
+constexpr int64_t kBadWidth = 6;
+constexpr int kBadRanks = 3;
 
 /// A step that goes wrong on one rank.
 struct BadStep {
@@ -27,7 +27,7 @@ struct BadStep {
   std::vector<std::string> says;
   std::function<void(Batch&)> spoil = [](Batch&) {};
   /// What the pipeline is made of.
-  Problem problem = dense_problem("1F1B", kRanks, 4);
+  Problem problem = dense_problem("1F1B", kBadRanks, 4);
 };
 
 /// E on the rank that is wrong, and PeerError with the same words on the others; both
@@ -37,7 +37,7 @@ void is_refused(const BadStep& bad) {
   for (const Backend backend : {Backend::Local, Backend::Shm})
     testing::run_world(
         backend,
-        kRanks,
+        kBadRanks,
         [&](const comm::Group& world) {
           SCOPED_TRACE(text("rank ", world.rank(), " of ", world.backend()));
           PipelineRank rank(bad.problem, world);
@@ -82,19 +82,19 @@ TEST(PipelineBadInputProcs, InputsOnAnotherRank) {
       {.rank = 1,
        .says = {"expected no inputs on rank 1", "stage 0 is on rank 0", "got some"},
        .spoil = [](Batch& batch) {
-         batch.inputs = {at::zeros({8, kWidth})};
+         batch.inputs = {at::zeros({8, kBadWidth})};
        }});
   is_refused<InvalidArgument>(
       {.rank = 0,
        .says = {"expected no targets on rank 0", "stage 2 is on rank 2", "got some"},
        .spoil = [](Batch& batch) {
-         batch.targets = {at::zeros({8, kWidth})};
+         batch.targets = {at::zeros({8, kBadWidth})};
        }});
   is_refused<InvalidArgument>(
       {.rank = 1,
        .says = {"expected no side inputs of stage 2 on rank 1", "got some"},
        .spoil = [](Batch& batch) {
-         batch.side_inputs[2] = {at::zeros({8, kWidth})};
+         batch.side_inputs[2] = {at::zeros({8, kBadWidth})};
        }});
 }
 
@@ -138,8 +138,8 @@ TEST(PipelineBadInputProcs, ShapeThatTheNextStageCannotTake) {
       .rank = 1,
       .says = {"rank 1 failed at 1F0 (stage 1, microbatch 0)", "2x5", ">1F0<"}};
   bad.problem.model = [] {
-    std::vector<StagePtr> model = dense_model(kRanks, kWidth)();
-    model[0] = dense("narrow", kWidth, kWidth - 1, 1);
+    std::vector<StagePtr> model = dense_model(kBadRanks, kBadWidth)();
+    model[0] = dense("narrow", kBadWidth, kBadWidth - 1, 1);
     return model;
   };
   // An exception of torch's is a PeerError on its own rank too.
@@ -154,7 +154,7 @@ TEST(PipelineBadInputProcs, ModuleThatReturnsNoTensor) {
           "wanted a TorchScript module that returns a tensor",
           "got int"}};
   bad.problem.model = [] {
-    std::vector<StagePtr> model = dense_model(kRanks, kWidth)();
+    std::vector<StagePtr> model = dense_model(kBadRanks, kBadWidth)();
     torch::jit::Module module("Bad");
     module.register_attribute("training", c10::BoolType::get(), true);
     module.define("def forward(self, x):\n  return 3\n");
@@ -214,7 +214,7 @@ TEST(PipelineBadInputRanks, StagesInTheWrongPlaces) {
     testing::run_world(Backend::Local, 2, [&](const comm::Group& world) {
       std::vector<Stage> mine;
       for (const int stage : stages_of_rank[static_cast<size_t>(world.rank())])
-        mine.push_back({stage, dense("fc", kWidth, kWidth, 1)});
+        mine.push_back({stage, dense("fc", kBadWidth, kBadWidth, 1)});
       const std::string message = testing::message_of<InvalidArgument>([&] {
         Pipeline(mine, world, mean_square, {.schedule = schedule, .microbatches = 4});
       });
@@ -233,11 +233,11 @@ TEST(PipelineBadInputRanks, StagesInTheWrongPlaces) {
 TEST(PipelineBadInputProcs, RanksThatDisagreeOnMicrobatches) {
   for (const char* name : {"1F1B", "GPipe", "ZB-H1"})
     for (const int agreed : {0, 2}) {
-      Problem problem = dense_problem(name, kRanks, 4, 12);
+      Problem problem = dense_problem(name, kBadRanks, 4, 12);
       for (const Backend backend : {Backend::Local, Backend::Shm})
         testing::run_world(
             backend,
-            kRanks,
+            kBadRanks,
             [&](const comm::Group& world) {
               SCOPED_TRACE(text(name, ", rank ", world.rank(), ", ", agreed));
               PipelineRank rank(problem, world);
@@ -276,12 +276,12 @@ TEST(PipelineBadInputProcs, RanksThatCallDifferentThings) {
       {StepCall::ForwardOnly, StepCall::Evaluate}};
   for (const char* name : {"1F1B", "GPipe"})
     for (const auto& [most, odd] : calls)
-      for (int one = 0; one < kRanks; ++one)
+      for (int one = 0; one < kBadRanks; ++one)
         for (const int before : {0, 3}) {
-          Problem problem = dense_problem(name, kRanks, 12, 12);
+          Problem problem = dense_problem(name, kBadRanks, 12, 12);
           testing::run_world(
               Backend::Local,
-              kRanks,
+              kBadRanks,
               [&](const comm::Group& world) {
                 SCOPED_TRACE(
                     text(name, ", rank ", world.rank(), ", ", one, " ", to_text(odd)));

@@ -21,7 +21,7 @@ namespace {
 using testing::Backend;
 using testing::contains;
 
-constexpr int64_t kWidth = 6;
+constexpr int64_t kFailingWidth = 6;
 constexpr int kRanks = 3;
 
 enum class In { Nothing, Forward, Backward, Weights, Loss };

@@ -148,10 +148,11 @@ TEST(PipelineMemoryRanks, StepsLeaveNothing) {
 // Blocks of the segment go back to their sender: the memory of many steps is that of
 // few.
 TEST(PipelineMemoryProcs, TheSegmentDoesNotGrow) {
-  constexpr int64_t kWidth = 128;
+  constexpr int64_t kSegmentWidth = 128;
   Problem problem = dense_problem("1F1B", 2, 4);
-  problem.model = dense_model(2, kWidth);
-  problem.batch = dense_batch(4 * 512, kWidth);  // 256 KiB a message, 2 MiB a step
+  problem.model = dense_model(2, kSegmentWidth);
+  problem.batch =
+      dense_batch(4 * 512, kSegmentWidth);  // 256 KiB a message, 2 MiB a step
   testing::run_world(Backend::Shm, 2, [&](const comm::Group& world) {
     PipelineRank rank(problem, world);
     for (int i = 0; i < 3; ++i)

@@ -20,12 +20,12 @@ namespace {
 
 using testing::Backend;
 
-constexpr int64_t kWidth = 6;
+constexpr int64_t kStageWidth = 6;
 
 /// Four dense stages, one of them replaced.
 ModelMaker with_stage(size_t place, const std::function<StagePtr()>& make) {
   return [=] {
-    std::vector<StagePtr> model = dense_model(4, kWidth)();
+    std::vector<StagePtr> model = dense_model(4, kStageWidth)();
     model[place] = make();
     return model;
   };
@@ -41,7 +41,7 @@ Problem problem_with(size_t place, const std::function<StagePtr()>& make) {
 
 StagePtr scripted(const std::string& forward) {
   torch::jit::Module module("Scripted");
-  module.register_parameter("w", parameter({kWidth, kWidth}, 60), false);
+  module.register_parameter("w", parameter({kStageWidth, kStageWidth}, 60), false);
   module.register_attribute("training", c10::BoolType::get(), true);
   module.define(forward);
   return make_jit_stage(module, "script");
@@ -87,7 +87,7 @@ TEST(PipelineStagesRanks, TorchScriptIsRefusedWhereBackwardIsSplit) {
 /// x w, whose backward computes the gradient of x and puts that of w aside.
 class OwnSplit : public StageModule {
  public:
-  OwnSplit() : w_(parameter({kWidth, kWidth}, 61)) {}
+  OwnSplit() : w_(parameter({kStageWidth, kStageWidth}, 61)) {}
 
   Tensors forward(const Tensors& inputs) override;
   NamedTensors parameters() const override { return {{"own.w", w_}}; }
@@ -179,7 +179,7 @@ class Moody : public StageModule {
   std::vector<bool> graphs;
 
  private:
-  at::Tensor w_ = parameter({kWidth}, 62);
+  at::Tensor w_ = parameter({kStageWidth}, 62);
 };
 
 TEST(PipelineStagesRanks, TrainAndEvaluationMode) {
@@ -216,8 +216,8 @@ Batch sequences(const std::vector<int64_t>& lengths) {
   Batch batch;
   for (const int64_t length : lengths) {
     const auto seed = static_cast<uint64_t>(length);
-    batch.input_microbatches.push_back({numbers({2, length, kWidth}, seed)});
-    batch.target_microbatches.push_back({numbers({2, length, kWidth}, seed + 50)});
+    batch.input_microbatches.push_back({numbers({2, length, kStageWidth}, seed)});
+    batch.target_microbatches.push_back({numbers({2, length, kStageWidth}, seed + 50)});
   }
   return batch;
 }
@@ -249,7 +249,7 @@ TEST(PipelineStagesProcs, CheckpointedBlocks) {
   problem.model = [] {
     std::vector<StagePtr> model;
     for (uint64_t i = 0; i < 4; ++i) {
-      const at::Tensor w = parameter({kWidth, kWidth}, 80 + i);
+      const at::Tensor w = parameter({kStageWidth, kStageWidth}, 80 + i);
       // A buffer, so that the runs can be compared with those of one process.
       const at::Tensor runs = at::zeros({}, at::kLong);
       const auto block = [w, runs](const at::Tensor& x) {
@@ -278,7 +278,7 @@ Problem dropout_problem() {
   problem.model = [] {
     std::vector<StagePtr> model;
     for (uint64_t i = 0; i < 4; ++i) {
-      const at::Tensor w = parameter({kWidth, kWidth}, 70 + i);
+      const at::Tensor w = parameter({kStageWidth, kStageWidth}, 70 + i);
       const uint64_t key = autograd::layer_key(text("drop", i));
       model.push_back(make_stage(
           [w, key](const Tensors& in) {

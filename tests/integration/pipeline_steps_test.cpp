@@ -16,7 +16,7 @@ namespace {
 using testing::Backend;
 using testing::same;
 
-constexpr int64_t kWidth = 6;
+constexpr int64_t kStepWidth = 6;
 
 /// Runs `body` on two threads, and on two processes, for a fused schedule and a split
 /// one that goes there and back.
@@ -27,7 +27,7 @@ void on_two_ranks(
     for (const auto& [name, stages] :
          {std::pair{"1F1B", 2}, {"ZBVZeroBubble", 4}, {"InterleavedZeroBubble", 4}}) {
       problem.options.schedule = name;
-      problem.model = dense_model(stages, kWidth);
+      problem.model = dense_model(stages, kStepWidth);
       testing::run_world(backend, 2, [&](const comm::Group& world) {
         SCOPED_TRACE(text(problem.options.schedule, ", rank ", world.rank()));
         PipelineRank rank(problem, world);
@@ -40,7 +40,7 @@ void on_two_ranks(
 /// has.
 Outcome alone(Problem problem, PipelineRank& rank, int steps = 1) {
   problem.model =
-      dense_model(static_cast<int>(rank.pipeline().rank_of_stage().size()), kWidth);
+      dense_model(static_cast<int>(rank.pipeline().rank_of_stage().size()), kStepWidth);
   return run_alone(problem, steps);
 }
 
@@ -111,7 +111,7 @@ TEST(PipelineStepsProcs, WeightsSumsAndScales) {
 TEST(PipelineStepsRanks, OutputsAsTheSpecsSay) {
   Problem problem = dense_problem("1F1B", 2, 4, 8);
   problem.model = [] {
-    std::vector<StagePtr> model = dense_model(2, kWidth)();
+    std::vector<StagePtr> model = dense_model(2, kStepWidth)();
     model[1] = make_stage([](const Tensors& in) {
       return Tensors{in[0].t(), in[0].sum(), at::ones({3}), at::Tensor()};
     });
@@ -133,7 +133,7 @@ TEST(PipelineStepsRanks, OutputsAsTheSpecsSay) {
     rank.expect(wanted, result);
     if (!rank.has_last())
       return;
-    EXPECT_EQ(result.outputs[0].sizes(), (std::vector<int64_t>{kWidth, 8}));
+    EXPECT_EQ(result.outputs[0].sizes(), (std::vector<int64_t>{kStepWidth, 8}));
     EXPECT_EQ(result.outputs[1].dim(), 0);
     EXPECT_TRUE(same(result.outputs[2], at::ones({3})));
     EXPECT_FALSE(result.outputs[3].defined());
@@ -181,8 +181,8 @@ TEST(PipelineStepsProcs, ForwardOnlyInAChain) {
     const int last = rank.pipeline().rank_of_stage().back();
     at::Tensor x = problem.batch.inputs[0].clone();
     at::Tensor wanted = x;
-    const auto model =
-        dense_model(static_cast<int>(rank.pipeline().rank_of_stage().size()), kWidth)();
+    const auto model = dense_model(
+        static_cast<int>(rank.pipeline().rank_of_stage().size()), kStepWidth)();
     for (int turn = 0; turn < 20; ++turn) {
       Batch batch;
       if (rank.has(0))

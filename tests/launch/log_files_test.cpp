@@ -16,7 +16,7 @@ namespace {
 namespace fs = std::filesystem;
 
 template <class Call>
-std::string refusal(Call&& call) {
+std::string log_refusal(Call&& call) {
   try {
     call();
     return "done";
@@ -62,7 +62,7 @@ TEST(RunFolder, IsRefusedWhereNobodyCanWrite) {
   const testing::ScratchFolder folder;
   const fs::path file = folder.write("file", "text");
   for (const fs::path& where : {file, file / "below", fs::path("/proc/logs")}) {
-    const std::string what = refusal([&] { make_run_folder(where, "job"); });
+    const std::string what = log_refusal([&] { make_run_folder(where, "job"); });
     EXPECT_TRUE(what.starts_with("[launch] wanted to write logs to \"")) << what;
     EXPECT_NE(what.find("(--log-dir)"), std::string::npos) << what;
   }
@@ -72,7 +72,7 @@ TEST(RunFolder, IsRefusedWithoutAPlaceForTemporaryFiles) {
   const char* before = std::getenv("TMPDIR");
   const std::string kept = before != nullptr ? before : "";
   ::setenv("TMPDIR", "/nonexistent", 1);
-  const std::string what = refusal([] { make_run_folder("", "job"); });
+  const std::string what = log_refusal([] { make_run_folder("", "job"); });
   before != nullptr ? ::setenv("TMPDIR", kept.c_str(), 1) : ::unsetenv("TMPDIR");
   EXPECT_NE(what.find("TMPDIR"), std::string::npos) << what;
 }
@@ -97,11 +97,11 @@ TEST(LogFile, IsRefusedWhereItCannotBe) {
   const testing::ScratchFolder folder;
   const fs::path file = folder.write("attempt_0", "in the way");
   const std::string what =
-      refusal([&] { open_log_file(log_file(folder.path(), 0, 0, false)); });
+      log_refusal([&] { open_log_file(log_file(folder.path(), 0, 0, false)); });
   EXPECT_NE(what.find("attempt_0/0/stdout.log"), std::string::npos) << what;
   fs::create_directories(folder.path() / "attempt_1/0/stdout.log");
   EXPECT_NE(
-      refusal([&] {
+      log_refusal([&] {
         open_log_file(log_file(folder.path(), 1, 0, false));
       }).find("Is a directory"),
       std::string::npos);

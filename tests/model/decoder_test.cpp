@@ -23,7 +23,7 @@ at::Tensor full_forward(const pipe::LayerList& layers, const at::Tensor& ids) {
 }
 
 // Attention over one query and over many sums in another order.
-void expect_close(const at::Tensor& got, const at::Tensor& wanted) {
+void decoded_expect_close(const at::Tensor& got, const at::Tensor& wanted) {
   ASSERT_EQ(got.sizes(), wanted.sizes());
   EXPECT_TRUE(at::allclose(got, wanted, 1.3e-6, 1e-5)) << (got - wanted).abs().max();
 }
@@ -42,7 +42,7 @@ void expect_decodes(const ModelPlan& plan) {
       at += t;
       EXPECT_EQ(decoder.length(), at);
     }
-    expect_close(at::cat(got, 1), wanted);
+    decoded_expect_close(at::cat(got, 1), wanted);
     decoder.reset();
     EXPECT_EQ(decoder.length(), 0);
   }
@@ -62,7 +62,7 @@ TEST(Decoder, WorksStageByStage) {
   std::vector<at::Tensor> got;
   for (int64_t i = 0; i < 9; ++i)
     got.push_back(second.step(first.step(ids.narrow(1, i, 1))));
-  expect_close(at::cat(got, 1), wanted);
+  decoded_expect_close(at::cat(got, 1), wanted);
 }
 
 TEST(Decoder, RunsAgainWhatHasNoCache) {
@@ -78,7 +78,7 @@ TEST(Decoder, RunsAgainWhatHasNoCache) {
   EXPECT_FALSE(decoder.supports_cache());
   const at::Tensor first = decoder.step(ids.narrow(1, 0, 4));
   const at::Tensor second = decoder.step(ids.narrow(1, 4, 2));
-  expect_close(at::cat({first, second}, 1), full_forward(layers, ids));
+  decoded_expect_close(at::cat({first, second}, 1), full_forward(layers, ids));
 }
 
 TEST(Decoder, DropsNothingAndPutsTheModeBack) {
@@ -107,7 +107,7 @@ TEST(Decoder, RefusesAndGoesOn) {
       "at most 32 tokens (\"n_positions\"), got 33"));
   EXPECT_THROW(decoder.step(at::Tensor()), InvalidArgument);
   EXPECT_THROW(decoder.step(at::zeros({2, 0}, at::kLong)), InvalidArgument);
-  expect_close(decoder.step(ids.narrow(1, 30, 2)), wanted.narrow(1, 30, 2));
+  decoded_expect_close(decoder.step(ids.narrow(1, 30, 2)), wanted.narrow(1, 30, 2));
 }
 
 }  // namespace

@@ -39,7 +39,7 @@ std::vector<std::string> names_of(const NamedTensors& tensors) {
   return names;
 }
 
-std::string refused(const LayerList& layers) {
+std::string layers_refused(const LayerList& layers) {
   return testing::message_of<InvalidArgument>([&] { check_layers(layers); });
 }
 
@@ -145,17 +145,18 @@ TEST(Layers, OfOneTensorRefuseMore) {
 
 TEST(Layers, AreChecked) {
   EXPECT_NO_THROW(check_layers({linear("", 2, 2)}));
-  EXPECT_TRUE(contains(refused({}), "[pipe] wanted at least one layer, got none"));
+  EXPECT_TRUE(
+      contains(layers_refused({}), "[pipe] wanted at least one layer, got none"));
   EXPECT_TRUE(contains(
-      refused({gelu("a"), gelu("b"), gelu("a")}),
+      layers_refused({gelu("a"), gelu("b"), gelu("a")}),
       "[pipe] wanted layers with names of their own, got \"a\" twice"));
   EXPECT_TRUE(contains(
-      refused({gelu("a"), gelu("")}),
+      layers_refused({gelu("a"), gelu("")}),
       "[pipe] wanted a name for each of 2 layers, got an empty one"));
   EXPECT_TRUE(contains(
-      refused({layer("none", TensorsFunction())}),
+      layers_refused({layer("none", TensorsFunction())}),
       "[pipe] wanted a function for layer \"none\", got none"));
-  EXPECT_TRUE(contains(refused({layer("none", TensorFunction())}), "\"none\""));
+  EXPECT_TRUE(contains(layers_refused({layer("none", TensorFunction())}), "\"none\""));
 }
 
 }  // namespace

@@ -16,7 +16,7 @@ namespace {
 using testing::contains;
 using testing::same;
 
-std::string refused(const std::function<void()>& body) {
+std::string stage_refused(const std::function<void()>& body) {
   return testing::message_of<InvalidArgument>(body);
 }
 
@@ -117,9 +117,10 @@ TEST(ModuleStage, OfAFunction) {
 }
 
 TEST(ModuleStage, RefusesLayersThatCannotBe) {
-  EXPECT_TRUE(contains(refused([] { make_stage(LayerList{}); }), "at least one layer"));
+  EXPECT_TRUE(
+      contains(stage_refused([] { make_stage(LayerList{}); }), "at least one layer"));
   EXPECT_TRUE(contains(
-      refused([] {
+      stage_refused([] {
         make_stage(LayerList{gelu("a"), gelu("a")});
       }),
       "\"a\" twice"));
@@ -141,21 +142,25 @@ TEST(ModuleStage, RefusesFunctionsThatCannotBe) {
   const auto give = [](const Tensors& in) { return in; };
   const at::Tensor w = numbers({2}).requires_grad_();
   EXPECT_TRUE(contains(
-      refused([] { make_stage(TensorsFunction()); }),
+      stage_refused([] { make_stage(TensorsFunction()); }),
       "[pipe] wanted a function for a stage, got none"));
   EXPECT_TRUE(contains(
-      refused([&] {
+      stage_refused([&] {
         make_stage(give, {{"w", w}}, {{"w", w}});
       }),
       "[pipe] wanted tensors of a stage with names of their own, got \"w\" twice"));
-  EXPECT_TRUE(contains(refused([&] { make_stage(give, {{"", w}}); }), "got \"\""));
   EXPECT_TRUE(contains(
-      refused([&] {
+      stage_refused([&] {
+        make_stage(give, {{"", w}});
+      }),
+      "got \"\""));
+  EXPECT_TRUE(contains(
+      stage_refused([&] {
         make_stage(give, {{"w", at::Tensor()}});
       }),
       "[pipe] wanted a tensor \"w\" of a stage, got an undefined one"));
   EXPECT_TRUE(contains(
-      refused([&] {
+      stage_refused([&] {
         make_stage(give, {{"w", w * 2}});
       }),
       "[pipe] wanted a leaf for \"w\", got the result of MulBackward"));

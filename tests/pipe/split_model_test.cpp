@@ -12,7 +12,7 @@ namespace {
 using testing::contains;
 using Where = SplitPoint::Where;
 
-std::string refused(const std::function<void()>& body) {
+std::string split_refused(const std::function<void()>& body) {
   return testing::message_of<InvalidArgument>(body);
 }
 
@@ -106,7 +106,7 @@ TEST(SplitModel, KeepsTheNamesAndTheTensors) {
 TEST(SplitModel, RefusesPointsThatCannotBe) {
   const LayerList model = mlp(2, 2);
   const auto message = [&](std::vector<SplitPoint> points) {
-    return refused([&] { split_at(model, points); });
+    return split_refused([&] { split_at(model, points); });
   };
   EXPECT_TRUE(contains(
       message({{"fc2"}}),
@@ -129,16 +129,17 @@ TEST(SplitModel, RefusesPointsThatCannotBe) {
 TEST(SplitModel, RefusesNumbersOfStagesThatCannotBe) {
   const LayerList model = mlp(2, 2);
   EXPECT_TRUE(contains(
-      refused([&] { split_by_parameters(model, 5); }),
+      split_refused([&] { split_by_parameters(model, 5); }),
       "[pipe] wanted between 1 and 4 stages, one for each layer at most, got 5; take "
       "fewer stages, or cut the model into more layers"));
   for (const int stages : {0, -2})
     EXPECT_TRUE(contains(
-        refused([&] { split_by_parameters(model, stages); }),
+        split_refused([&] { split_by_parameters(model, stages); }),
         text(
             "wanted between 1 and 4 stages, one for each layer at most, got ",
             stages)));
-  EXPECT_TRUE(contains(refused([&] { split_by_parameters({}, 1); }), "one layer"));
+  EXPECT_TRUE(
+      contains(split_refused([&] { split_by_parameters({}, 1); }), "one layer"));
 }
 
 TEST(SplitModel, RefusesCostsOfAnotherModel) {
@@ -146,7 +147,7 @@ TEST(SplitModel, RefusesCostsOfAnotherModel) {
   auto costs = costs_of(model, {1, 1, 1});
   costs[1].name = "other";
   EXPECT_TRUE(contains(
-      refused([&] {
+      split_refused([&] {
         split_by_costs(model, costs, {0, 1});
       }),
       "[pipe] wanted costs of layer 1, \"l1\", got those of \"other\""));
@@ -154,7 +155,7 @@ TEST(SplitModel, RefusesCostsOfAnotherModel) {
   EXPECT_NO_THROW(split_by_costs(model, costs, {0, 1}));
   costs.pop_back();
   EXPECT_TRUE(contains(
-      refused([&] {
+      split_refused([&] {
         split_by_costs(model, costs, {0, 1});
       }),
       "[pipe] wanted costs of 3 layers, got 2"));
@@ -163,7 +164,7 @@ TEST(SplitModel, RefusesCostsOfAnotherModel) {
 TEST(SplitModel, RefusesRangesThatAreNone) {
   const LayerList model = sized({2, 2, 2});
   const auto message = [&](std::vector<sched::LayerRange> ranges) {
-    return refused([&] { split_ranges(model, ranges); });
+    return split_refused([&] { split_ranges(model, ranges); });
   };
   EXPECT_TRUE(contains(
       message({{0, 1}, {2, 3}}), "got [2, 3) for stage 1, which must begin at 1"));
@@ -176,14 +177,16 @@ TEST(SplitModel, RefusesRangesThatAreNone) {
 
 TEST(SplitModel, RefusesDuplicateNames) {
   const LayerList model{gelu("a"), gelu("b"), gelu("a")};
-  EXPECT_TRUE(contains(refused([&] { split_by_parameters(model, 2); }), "\"a\" twice"));
-  EXPECT_TRUE(contains(refused([&] { split_at(model, {{"b"}}); }), "\"a\" twice"));
+  EXPECT_TRUE(
+      contains(split_refused([&] { split_by_parameters(model, 2); }), "\"a\" twice"));
+  EXPECT_TRUE(
+      contains(split_refused([&] { split_at(model, {{"b"}}); }), "\"a\" twice"));
 }
 
 TEST(SplitModel, ATensorInTwoStagesMustBeDeclared) {
   const Layer embed = linear("embed", 4, 4);
   const LayerList model{embed, linear("block", 4, 4), shared("head", embed)};
-  const std::string message = refused([&] { split_by_parameters(model, 3); });
+  const std::string message = split_refused([&] { split_by_parameters(model, 3); });
   EXPECT_TRUE(contains(
       message,
       "[pipe] wanted each parameter in one stage, got \"head.weight\" of stage 2, "

@@ -1,4 +1,4 @@
-// Schedules as files: what is read, and what is refused with its place.
+// Schedules as files: what is read, and what is csv_refused with its place.
 #include "trireme/sched/csv.h"
 
 #include "helpers.h"
@@ -8,7 +8,7 @@
 namespace trireme::sched {
 namespace {
 
-std::string refused(const std::string& file) {
+std::string csv_refused(const std::string& file) {
   return refusal([&] { parse_csv(file, "my.csv"); });
 }
 
@@ -56,23 +56,24 @@ TEST(Csv, ARankCanHaveNothingToDo) {
 TEST(Csv, RefusesAnEmptyFile) {
   for (const char* file : {"", "\n", "\n\n\n", "  \n\r\n"})
     EXPECT_EQ(
-        refused(file),
+        csv_refused(file),
         "[sched] my.csv: wanted a row of actions for each rank, got an empty file");
 }
 
 TEST(Csv, ACellThatIsNoneIsNamedWithItsPlace) {
   EXPECT_EQ(
-      refused("0F0,0B0\n1F0,bogus,1B0\n"),
+      csv_refused("0F0,0B0\n1F0,bogus,1B0\n"),
       "[sched] my.csv, line 2, column 5 (cell 2, \"bogus\"): wanted a stage from 0 to "
       "134217727, got \"bogus\"; actions look like 2F0, 3SEND_F1 or "
       "(0F7;7B3)OVERLAP_F_B");
-  EXPECT_TRUE(contains(refused("0F0\n0F99999999999\n"), "line 2, column 3 (cell 1"));
+  EXPECT_TRUE(
+      contains(csv_refused("0F0\n0F99999999999\n"), "line 2, column 3 (cell 1"));
 }
 
 // The column is that of the file, wherever in the cell the mistake is.
 TEST(Csv, AMistakeHasOneColumn) {
   const auto expect = [](const std::string& file, const std::string& place) {
-    const std::string message = refused(file);
+    const std::string message = csv_refused(file);
     EXPECT_TRUE(contains(message, place)) << message;
     EXPECT_EQ(message.find("column"), message.rfind("column")) << message;
   };
@@ -86,18 +87,20 @@ TEST(Csv, AMistakeHasOneColumn) {
 }
 
 TEST(Csv, AStageHasOneRank) {
-  const std::string message = refused("0F0,0B0\n1F0,0F1\n");
+  const std::string message = csv_refused("0F0,0B0\n1F0,0F1\n");
   EXPECT_TRUE(contains(
       message,
       "line 2, column 5 (cell 2, \"0F1\"): stage 0 belongs to rank 0 (line 1) already"))
       << message;
-  EXPECT_TRUE(contains(refused("0F0,0B0\n(1F0;0B1)OVERLAP_F_B\n"), "stage 0 belongs"));
+  EXPECT_TRUE(
+      contains(csv_refused("0F0,0B0\n(1F0;0B1)OVERLAP_F_B\n"), "stage 0 belongs"));
 }
 
 TEST(Csv, NoStageIsLeftOut) {
   EXPECT_TRUE(contains(
-      refused("0F0,0B0\n2F0,2B0\n"), "wanted stages 0 to 2, got no action of stage 1"));
-  EXPECT_TRUE(contains(refused("134217727F0\n"), "too large"));
+      csv_refused("0F0,0B0\n2F0,2B0\n"),
+      "wanted stages 0 to 2, got no action of stage 1"));
+  EXPECT_TRUE(contains(csv_refused("134217727F0\n"), "too large"));
 }
 
 TEST(Csv, AWildNumberTakesNoMemory) {

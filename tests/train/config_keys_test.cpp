@@ -9,7 +9,7 @@
 namespace trireme::train {
 namespace {
 
-std::string error_of(const std::function<void()>& call) {
+std::string key_error_of(const std::function<void()>& call) {
   try {
     call();
   } catch (const InvalidArgument& error) {
@@ -58,7 +58,7 @@ TEST(ConfigKeys, SetsEachType) {
 TEST(ConfigKeys, WrongValuesSayWhatWasWanted) {
   Config config;
   const auto set = [&](const char* section, const char* name, const Value& value) {
-    return error_of(
+    return key_error_of(
         [&] { assign(config, find_key(section, name, "x"), value, "job.toml:3"); });
   };
   EXPECT_EQ(
@@ -98,7 +98,7 @@ TEST(ConfigKeys, WrongValuesSayWhatWasWanted) {
 
 TEST(ConfigKeys, UnknownKeysNameTheNearest) {
   const auto find = [](const char* section, const char* name) {
-    return error_of([&] { find_key(section, name, "the command line"); });
+    return key_error_of([&] { find_key(section, name, "the command line"); });
   };
   EXPECT_EQ(
       find("training", "step"),

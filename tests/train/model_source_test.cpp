@@ -10,7 +10,7 @@
 namespace trireme::train {
 namespace {
 
-std::string error_of(const std::function<void()>& call) {
+std::string source_error_of(const std::function<void()>& call) {
   try {
     call();
   } catch (const Error& error) {
@@ -70,21 +70,22 @@ TEST(ModelSource, RefusesWhatDoesNotFit) {
   Config config;
   config.model.hf_assets_path = (folder.path() / "no").string();
   EXPECT_NE(
-      error_of([&] { describe_model(config, 256); }).find("a config.json"),
+      source_error_of([&] { describe_model(config, 256); }).find("a config.json"),
       std::string::npos);
   config = {};
   config.model.vocab_size = 100;
   EXPECT_NE(
-      error_of([&] { describe_model(config, 256); }).find("256 tokens"),
+      source_error_of([&] { describe_model(config, 256); }).find("256 tokens"),
       std::string::npos);
   config = {};
   config.model.name = "gpt3";
   EXPECT_NE(
-      error_of([&] { describe_model(config, 256); }).find("gpt2"), std::string::npos);
+      source_error_of([&] { describe_model(config, 256); }).find("gpt2"),
+      std::string::npos);
   config.model.name = "llama";
   config.model.dropout = 0.5;
   EXPECT_NE(
-      error_of([&] { describe_model(config, 256); }).find("model.dropout"),
+      source_error_of([&] { describe_model(config, 256); }).find("model.dropout"),
       std::string::npos);
 }
 

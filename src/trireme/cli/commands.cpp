@@ -5,22 +5,20 @@
 
 #include <CLI/CLI.hpp>
 
-#include "trireme/cli/bench.h"
-#include "trireme/cli/doctor.h"
 #include "trireme/cli/output.h"
-#include "trireme/cli/sample.h"
-#include "trireme/cli/train.h"
 #include "trireme/version.h"
 
 namespace trireme::cli {
 namespace {
 
-int parse_and_run(CLI::App& app, int argc, const char* const* argv) {
+int parse_and_run(
+    CLI::App& app,
+    std::span<const AddCommand> commands,
+    int argc,
+    const char* const* argv) {
   int exit_code = 0;
-  add_train(app, exit_code);
-  add_sample(app, exit_code);
-  add_bench(app, exit_code);
-  add_doctor(app, exit_code);
+  for (const AddCommand add : commands)
+    add(app, exit_code);
   try {
     app.parse(argc, argv);
     return exit_code;
@@ -35,13 +33,14 @@ int parse_and_run(CLI::App& app, int argc, const char* const* argv) {
 
 }  // namespace
 
-int run_commands(int argc, const char* const* argv) {
+int run_commands(
+    std::span<const AddCommand> commands, int argc, const char* const* argv) {
   CLI::App app("The commands of Trireme that need libtorch", "trireme");
   app.set_version_flag(
       "--version", std::string(kVersion), "Print the version and exit");
   app.require_subcommand(1);
   app.failure_message(usage_error);
-  const int code = parse_and_run(app, argc, argv);
+  const int code = parse_and_run(app, commands, argc, argv);
   if (!std::cout.flush()) {
     std::cerr << "trireme: cannot write to stdout\n";
     return code == 0 ? 1 : code;

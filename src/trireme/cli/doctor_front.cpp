@@ -149,7 +149,8 @@ std::string ask_torch(const DoctorFrontOptions& options, std::string& problem) t
   std::vector<std::string> arguments{"doctor"};
   if (options.json)
     arguments.emplace_back("--json");
-  const ChildResult child = run_torch(options.torch_program, arguments, kTorchLimit);
+  const launch::ChildResult child =
+      run_torch(options.torch_program, arguments, kTorchLimit);
   if (!child.ok())
     problem = text("trireme-torch failed: ", failure_text(child));
   else if (options.json && !Json::parse(child.out, nullptr, false).is_object())

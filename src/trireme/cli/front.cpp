@@ -19,14 +19,12 @@
 namespace trireme::cli {
 namespace {
 
-constexpr int kWrongUsage = 2;
-
 struct Command {
   const char* name;
   const char* does;
   const char* example;
-  /// Whether trireme-torch carries it out.
-  bool torch = false;
+  /// The program that carries it out, beside this one; null: this one.
+  const char* program = nullptr;
 };
 
 // All commands, in the order of the help.
@@ -35,12 +33,12 @@ constexpr std::array kCommands = {
         .name = "train",
         .does = "Train a language model on this machine",
         .example = "trireme train",
-        .torch = true},
+        .program = "trireme-torch"},
     Command{
         .name = "sample",
         .does = "Text from a trained model",
         .example = "trireme sample --model runs/1/checkpoint/step-1000",
-        .torch = true},
+        .program = "trireme-torch"},
     Command{
         .name = "run",
         .does = "Start a program as the ranks of a job on this host",
@@ -53,7 +51,7 @@ constexpr std::array kCommands = {
         .name = "bench",
         .does = "Measure Trireme beside PyTorch",
         .example = "trireme bench comm --quick",
-        .torch = true},
+        .program = "trireme-bench"},
     Command{
         .name = "doctor",
         .does = "Tell what this machine, this build and the environment have",
@@ -123,8 +121,8 @@ void add_commands(CLI::App& app, Arguments& arguments) {
   app.footer(footer());
   app.get_formatter()->label("SUBCOMMAND", "COMMAND [ARGUMENTS]");
   app.failure_message(usage_error);
-  // Those of trireme-torch are for the list alone: they are handed over before anything
-  // is parsed.
+  // Those of other programs are for the list alone: they are handed over before
+  // anything is parsed.
   for (const Command& command : kCommands)
     app.add_subcommand(command.name, command.does)
         ->group("Commands")
@@ -145,7 +143,7 @@ int run_doctor(
   std::vector<std::string> arguments{"doctor", "--flight", doctor.flight};
   if (doctor.json)
     arguments.emplace_back("--json");
-  become_torch(program, arguments);
+  become(program, arguments);
 }
 
 int refuse_command(const std::string& word, std::ostream& err) {
@@ -214,8 +212,8 @@ int run_front(
   }
   if (!words.empty()) {
     const Command* command = find_command(words[0]);
-    if (command != nullptr && command->torch)
-      become_torch(program, words);
+    if (command != nullptr && command->program != nullptr)
+      become(program.parent_path() / command->program, words);
     if (command == nullptr && !words[0].starts_with("-"))
       return refuse_command(words[0], err);
   }

@@ -10,13 +10,13 @@ namespace trireme::cli {
 
 struct FrontOptions {
   /// The program for commands that need libtorch; empty: the one beside this
-  /// executable.
+  /// executable. trireme-bench is looked for in the same folder.
   std::filesystem::path torch_program;
 };
 
 /// Runs the command that `arguments` (without the program's name) ask for and gives the
-/// exit code: 0 done, 1 failed, 2 wrong usage. A command that needs libtorch replaces
-/// this process, with all that stands behind its word untouched.
+/// exit code: 0 done, 1 failed, 2 wrong usage. A command of another program replaces
+/// this process, with all that follows its word untouched.
 ///
 ///     run_front({"doctor", "--json"}, std::cout, std::cerr);
 int run_front(

@@ -1,4 +1,4 @@
-// How both programs speak: facts in two columns, and mistakes on the command line.
+// How all programs speak: facts in two columns, and mistakes on the command line.
 #pragma once
 #include <string>
 
@@ -8,6 +8,9 @@ class Error;
 }  // namespace CLI
 
 namespace trireme::cli {
+
+/// The exit code of a mistake on the command line.
+inline constexpr int kWrongUsage = 2;
 
 /// A line of a report: the label in a column of its own, then the value.
 std::string labelled(const std::string& label, const std::string& value);

@@ -8,6 +8,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "trireme/cli/output.h"
 #include "trireme/cli/rank_count.h"
 #include "trireme/core/error.h"
 #include "trireme/core/escape.h"
@@ -17,8 +18,6 @@
 
 namespace trireme::cli {
 namespace {
-
-constexpr int kWrongUsage = 2;
 
 // The parser does not know that a program follows.
 class RunFormatter : public CLI::Formatter {

@@ -12,7 +12,7 @@ namespace {
 
 [[noreturn]] void refuse(const std::filesystem::path& program, const std::string& why) {
   throw NotSupported(text(
-      "[cli] wanted to run ",
+      "[cli] expected to run ",
       escaped(program.string()),
       ", got ",
       why,
@@ -43,11 +43,13 @@ std::filesystem::path torch_program() {
   const auto self = std::filesystem::read_symlink("/proc/self/exe", error);
   if (error)
     throw NotSupported(text(
-        "[cli] wanted to read /proc/self/exe, got ", error.message(), "; mount /proc"));
+        "[cli] expected to read /proc/self/exe, got ",
+        error.message(),
+        "; mount /proc"));
   return self.parent_path() / "trireme-torch";
 }
 
-void become_torch(
+void become(
     const std::filesystem::path& program, const std::vector<std::string>& arguments) {
   check_program(program);
   const auto command = command_of(program, arguments);
@@ -55,12 +57,12 @@ void become_torch(
   refuse(program, errno_text(errno));
 }
 
-ChildResult run_torch(
+launch::ChildResult run_torch(
     const std::filesystem::path& program,
     const std::vector<std::string>& arguments,
     std::chrono::milliseconds limit) {
   check_program(program);
-  return run_child(
+  return launch::run_child(
       {.command = command_of(program, arguments), .variables = {}, .limit = limit});
 }
 

@@ -8,6 +8,7 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
+#include "trireme/cli/output.h"
 #include "trireme/cli/torch_ranks.h"
 #include "trireme/core/error.h"
 #include "trireme/core/escape.h"
@@ -23,8 +24,6 @@ namespace trireme::cli {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr int kWrongUsage = 2;
 
 struct SampleArguments {
   std::string model;

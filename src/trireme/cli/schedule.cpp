@@ -3,15 +3,12 @@
 #include <new>
 #include <ostream>
 
+#include "trireme/cli/output.h"
 #include "trireme/cli/schedule_words.h"
 #include "trireme/core/error.h"
 
 namespace trireme::cli {
-namespace {
-
-constexpr int kWrongUsage = 2;
-
-}  // namespace
+namespace {}  // namespace
 
 int run_schedule(
     const std::string& word,

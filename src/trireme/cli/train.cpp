@@ -7,6 +7,7 @@
 #include <CLI/CLI.hpp>
 
 #include "trireme/ckpt/checkpoint.h"
+#include "trireme/cli/output.h"
 #include "trireme/cli/torch_ranks.h"
 #include "trireme/core/environment.h"
 #include "trireme/core/error.h"
@@ -25,8 +26,6 @@
 
 namespace trireme::cli {
 namespace {
-
-constexpr int kWrongUsage = 2;
 
 // The parser does not know the keys.
 class TrainFormatter : public CLI::Formatter {

@@ -22,13 +22,13 @@ int64_t now_ns() {
   return std::chrono::steady_clock::now().time_since_epoch().count();
 }
 
-constexpr std::array kKindNames = {"collective", "send", "receive"};
+constexpr std::array kEntryNames = {"collective", "send", "receive"};
 constexpr std::array kStateNames = {"empty", "started", "done", "failed"};
 
 nlohmann::json to_json(const FlightEntry& entry, uint64_t ticket) {
   nlohmann::json out = {
       {"ticket", ticket},
-      {"kind", kKindNames[static_cast<size_t>(entry.kind)]},
+      {"kind", kEntryNames[static_cast<size_t>(entry.kind)]},
       {"state", kStateNames[static_cast<size_t>(entry.state.load())]},
       {"group", entry.group},
       {"sequence", entry.sequence},

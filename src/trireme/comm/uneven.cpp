@@ -12,7 +12,7 @@
 namespace trireme::comm {
 namespace {
 
-constexpr size_t kMostDims = 24;
+constexpr size_t kMostUnevenDims = 24;
 
 // Tells every rank what comes to it, and finds the longest piece of all. A mistake of
 // one rank is the same error on all.
@@ -70,16 +70,16 @@ Work all_gather_uneven(
     const at::Tensor& input,
     const CallOptions& options) {
   Flat from = Flat::input(group, "all_gather_uneven", input);
-  if (input.dim() > static_cast<int64_t>(kMostDims))
+  if (input.dim() > static_cast<int64_t>(kMostUnevenDims))
     throw InvalidArgument(text(
         "[comm] all_gather_uneven: expected at most ",
-        kMostDims,
+        kMostUnevenDims,
         " dims, got ",
         input.dim()));
   Engine* engine = &group.engine();
   const auto body = [=, result = &outputs](const Deadline& deadline) {
     // A row: the number of dims, then their sizes.
-    std::vector<int64_t> row(1 + kMostDims, 0);
+    std::vector<int64_t> row(1 + kMostUnevenDims, 0);
     row[0] = input.dim();
     std::copy(input.sizes().begin(), input.sizes().end(), row.begin() + 1);
     const auto rows =

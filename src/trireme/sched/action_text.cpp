@@ -42,9 +42,9 @@ bool is_blank(char c) {
 }
 
 // Reads one action from left to right, and throws a TextFlaw at what is none.
-class Reader {
+class ActionReader {
  public:
-  explicit Reader(std::string_view text) : text_(text) {
+  explicit ActionReader(std::string_view text) : text_(text) {
     while (!text_.empty() && is_blank(text_.back()))
       text_.remove_suffix(1);
     while (at_ < text_.size() && is_blank(text_[at_]))
@@ -185,7 +185,7 @@ std::string to_string(const Action& action) {
 }
 
 std::variant<Action, TextFlaw> read_action(std::string_view text) try {
-  Reader reader(text);
+  ActionReader reader(text);
   return reader.done() ? Action() : reader.action();
 } catch (TextFlaw& flaw) {
   return std::move(flaw);

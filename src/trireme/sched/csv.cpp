@@ -35,9 +35,9 @@ struct Cell {
       what));
 }
 
-class Reader {
+class CsvReader {
  public:
-  Reader(std::string_view file, const std::string& name) : file_(file) {
+  CsvReader(std::string_view file, const std::string& name) : file_(file) {
     schedule_.name = name;
   }
 
@@ -164,7 +164,7 @@ std::string to_csv(const Schedule& schedule) {
 }
 
 Schedule parse_csv(std::string_view file, const std::string& name) {
-  return Reader(file, name).read();
+  return CsvReader(file, name).read();
 }
 
 }  // namespace trireme::sched

@@ -67,14 +67,15 @@ class Trace {
     const int from = message.made_by.stage(), m = message.made_by.microbatch();
     const bool forward = message.made_by.kind() == ActionKind::Forward;
     const int sender = schedule_.owner(from), receiver = schedule_.owner(message.to);
-    using Kind = ActionKind;
     add_instant(
-        {forward ? Kind::SendForward : Kind::SendBackward, from, m},
+        {forward ? ActionKind::SendForward : ActionKind::SendBackward, from, m},
         message.start,
         sender,
         {{"to_rank", receiver}, {"to_stage", message.to}});
     add_instant(
-        {forward ? Kind::ReceiveForward : Kind::ReceiveBackward, message.to, m},
+        {forward ? ActionKind::ReceiveForward : ActionKind::ReceiveBackward,
+         message.to,
+         m},
         message.end,
         receiver,
         {{"from_rank", sender}, {"from_stage", from}});

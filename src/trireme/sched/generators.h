@@ -6,6 +6,14 @@
 
 namespace trireme::sched {
 
+/// The letters that formulas of schedules are written in.
+namespace letters {
+inline constexpr auto F = ActionKind::Forward;
+inline constexpr auto B = ActionKind::Backward;
+inline constexpr auto I = ActionKind::InputGrad;
+inline constexpr auto W = ActionKind::WeightGrad;
+}  // namespace letters
+
 /// One rank of a pipeline of P ranks with V stages each and M microbatches, all legal.
 struct RankPlace {
   int rank = 0;

@@ -6,8 +6,7 @@
 namespace trireme::sched {
 namespace {
 
-constexpr auto F = ActionKind::Forward;
-constexpr auto B = ActionKind::Backward;
+using namespace letters;
 
 void add_bubbles(ActionList& list, int count) {
   list.insert(list.end(), static_cast<size_t>(std::max(0, count)), Action());

@@ -10,9 +10,7 @@
 namespace trireme::sched {
 namespace {
 
-constexpr auto F = ActionKind::Forward;
-constexpr auto I = ActionKind::InputGrad;
-constexpr auto W = ActionKind::WeightGrad;
+using namespace letters;
 
 // What has been computed so far: forwards and gradients, by stage and microbatch.
 class Done {

@@ -8,10 +8,7 @@
 namespace trireme::sched {
 namespace {
 
-constexpr auto F = ActionKind::Forward;
-constexpr auto B = ActionKind::Backward;
-constexpr auto I = ActionKind::InputGrad;
-constexpr auto W = ActionKind::WeightGrad;
+using namespace letters;
 
 // One rank with two stages on the V map: a on the way there, b on the way back. Every
 // kind counts the microbatches of its stage by itself.

@@ -11,9 +11,9 @@ namespace {
 /// By rank: the steps of its list that have been carried out for sure.
 using Clock = std::vector<uint32_t>;
 
-class Walk {
+class KnowledgeWalk {
  public:
-  Walk(const Schedule& lowered, const ChannelMap& map)
+  KnowledgeWalk(const Schedule& lowered, const ChannelMap& map)
       : lowered_(lowered),
         map_(map),
         clocks_(lowered.actions.size(), Clock(lowered.actions.size())),
@@ -87,7 +87,7 @@ class Walk {
 
 std::vector<std::vector<uint32_t>> receiver_progress(
     const Schedule& lowered, const ChannelMap& map) {
-  return Walk(lowered, map).run();
+  return KnowledgeWalk(lowered, map).run();
 }
 
 }  // namespace trireme::sched

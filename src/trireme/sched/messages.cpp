@@ -41,9 +41,9 @@ class RankSet {
 // order, and no execution of the lists can wait in a circle, with whatever buffers. (A
 // stage with inputs from several ranks has one receive for all, at the last one's
 // point: the others' messages need a buffer until then.)
-class Walk {
+class MessageWalk {
  public:
-  explicit Walk(const Schedule& schedule)
+  explicit MessageWalk(const Schedule& schedule)
       : in_(schedule),
         out_(schedule),
         graph_(schedule),
@@ -227,7 +227,7 @@ class Walk {
 }  // namespace
 
 Schedule add_messages(const Schedule& schedule) {
-  return Walk(schedule).run();
+  return MessageWalk(schedule).run();
 }
 
 }  // namespace trireme::sched

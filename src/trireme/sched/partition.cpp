@@ -33,16 +33,16 @@ class Cutter {
   // For each stage the layers that it can end before. Of all ways to get to an end, the
   // one whose last stage begins latest is the one with the least in it.
   std::optional<std::vector<LayerRange>> cut_in_order(double limit) const {
-    constexpr int kNever = -1;
+    constexpr int kNoStart = -1;
     const size_t stages = rank_of_stage_.size();
     std::vector<std::vector<int>> starts(
-        stages, std::vector<int>(index(layers_.count() + 1), kNever));
+        stages, std::vector<int>(index(layers_.count() + 1), kNoStart));
     for (size_t stage = 0; stage < stages; ++stage) {
-      int start = stage == 0 ? 0 : kNever;
+      int start = stage == 0 ? 0 : kNoStart;
       for (int end = 1; end <= layers_.count(); ++end) {
-        if (stage > 0 && starts[stage - 1][index(end - 1)] != kNever)
+        if (stage > 0 && starts[stage - 1][index(end - 1)] != kNoStart)
           start = end - 1;
-        if (start != kNever &&
+        if (start != kNoStart &&
             layers_.time({start, end}, rank_of_stage_[stage]) <= limit)
           starts[stage][index(end)] = start;
       }
@@ -51,7 +51,7 @@ class Cutter {
     int end = layers_.count();
     for (size_t stage = stages; stage-- > 0;) {
       const int start = starts[stage][index(end)];
-      if (start == kNever)
+      if (start == kNoStart)
         return std::nullopt;
       ranges[stage] = {start, end};
       end = start;

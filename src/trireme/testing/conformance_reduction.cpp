@@ -13,7 +13,7 @@ using comm::ReduceOp;
 
 // Element counts on both sides of every change of algorithm: in the line, staged,
 // streamed.
-const std::vector<int64_t> kCounts = {
+const std::vector<int64_t> kReductionCounts = {
     1, 11, 12, 13, 1000, 16384, 16385, 300001, 1500003};
 
 // Small whole numbers: sums are exact, whatever the order.
@@ -53,7 +53,7 @@ at::Tensor expected(
 }
 
 void all_reduce_sums_every_size(const Group& world) {
-  for (const int64_t count : kCounts) {
+  for (const int64_t count : kReductionCounts) {
     at::Tensor x = ramp(count, world.rank());
     comm::all_reduce(world, x);
     EXPECT_TRUE(same(
@@ -202,7 +202,7 @@ void reduce_scatter_gives_every_rank_its_part(const Group& world) {
 // Alternating sizes and kinds would show a staging place that is used again too early.
 void mixed_sizes_do_not_disturb_one_another(const Group& world) {
   for (int round = 0; round < 40; ++round) {
-    const int64_t count = kCounts[static_cast<size_t>(round * 5 % 8)];
+    const int64_t count = kReductionCounts[static_cast<size_t>(round * 5 % 8)];
     at::Tensor x = ramp(count, world.rank() + round);
     comm::all_reduce(world, x);
     EXPECT_TRUE(same(

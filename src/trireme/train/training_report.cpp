@@ -16,7 +16,7 @@ namespace {
 
 constexpr const char* kPrompt = "The ";
 // What fits a terminal.
-constexpr int kColumns = 100;
+constexpr int kPictureWidth = 100;
 constexpr int kMostRows = 16;
 
 /// Text from the pipeline itself, where it is; the same from each.
@@ -39,10 +39,10 @@ std::string show_step(const Layout& layout, const pipe::StepReport& step) {
   std::string out;
   if (layout.degrees.pp <= kMostRows) {
     if (step.predicted)
-      out +=
-          text("\nthe schedule, planned:\n", draw_time_rows(*step.predicted, kColumns));
-    out +=
-        text("\nthe last step, measured:\n", draw_time_rows(step.measured, kColumns));
+      out += text(
+          "\nthe schedule, planned:\n", draw_time_rows(*step.predicted, kPictureWidth));
+    out += text(
+        "\nthe last step, measured:\n", draw_time_rows(step.measured, kPictureWidth));
   }
   return text(out, "\nthe last step:\n", pipe::to_text(step));
 }

@@ -37,7 +37,7 @@ class PostThenTrouble : public WaitGuard {
   Flag& flag_;
 };
 
-Deadline soon() {
+Deadline flag_soon() {
   return Deadline::after(milliseconds(20));
 }
 
@@ -54,7 +54,7 @@ TEST(Flag, IsReachedAcrossTheWrapAround) {
 TEST(Flag, WaitsUntilTheDeadlineAndNotLonger) {
   Flag flag;
   const auto start = Deadline::Clock::now();
-  EXPECT_FALSE(wait_until(flag, 1, {}, NoTrouble(), soon()));
+  EXPECT_FALSE(wait_until(flag, 1, {}, NoTrouble(), flag_soon()));
   EXPECT_GE(Deadline::Clock::now() - start, milliseconds(19));
   EXPECT_LT(Deadline::Clock::now() - start, std::chrono::seconds(2));
 }
@@ -70,7 +70,7 @@ TEST(Flag, IsNotDisturbedByTroubleOnceItIsReached) {
   Flag flag;
   const PostThenTrouble guard(flag);
   EXPECT_TRUE(wait_until(flag, 1, {}, guard, Deadline::after(std::chrono::seconds(5))));
-  EXPECT_TRUE(wait_until(flag, 1, {}, Trouble(), soon()));
+  EXPECT_TRUE(wait_until(flag, 1, {}, Trouble(), flag_soon()));
 }
 
 TEST(FlagRanks, WakesEverySleeperAndSpinner) {

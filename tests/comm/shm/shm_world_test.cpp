@@ -32,7 +32,7 @@ using Clock = std::chrono::steady_clock;
 std::string path_of(const std::string& job) {
   return text(kSegmentFolder, "/", segment_name({.master_port = 1, .run_id = job}));
 }
-bool exists(const std::string& path) {
+bool path_exists(const std::string& path) {
   struct stat status {};
   return ::lstat(path.c_str(), &status) == 0;
 }
@@ -62,7 +62,7 @@ TEST(ShmWorldProcs, TakesItsNameAwayOnceAllHaveCome) {
   Processes processes;
   start_ranks(processes, job, 3, [&](const Group& world) {
     barrier(world);
-    EXPECT_FALSE(exists(path_of(job)));
+    EXPECT_FALSE(path_exists(path_of(job)));
     EXPECT_EQ(world.backend(), "shm");
   });
   expect_all_well(processes);
@@ -79,7 +79,7 @@ TEST(ShmWorldProcs, NamesTheRanksThatNeverCame) {
       return 0;
     });
   expect_all_well(processes);
-  EXPECT_FALSE(exists(path_of(job)));
+  EXPECT_FALSE(path_exists(path_of(job)));
 }
 
 TEST(ShmWorldProcs, LeavesNothingWhenAllAreKilled) {
@@ -95,7 +95,7 @@ TEST(ShmWorldProcs, LeavesNothingWhenAllAreKilled) {
     processes.kill(i, SIGKILL);
   for (const auto& ending : processes.wait(seconds(10)))
     EXPECT_EQ(ending.signal, SIGKILL);
-  EXPECT_FALSE(exists(path_of(job)));
+  EXPECT_FALSE(path_exists(path_of(job)));
 }
 
 TEST(ShmWorldProcs, AnExceptionThatLeavesARankWakesTheOthers) {
@@ -171,10 +171,10 @@ TEST(ShmWorldProcs, NothingIsLeftWhenRankZeroDiesAtTheStart) {
       return 0;
     });
   std::this_thread::sleep_for(milliseconds(300));
-  EXPECT_TRUE(exists(path_of(job)));
+  EXPECT_TRUE(path_exists(path_of(job)));
   processes.kill(0, SIGKILL);
   EXPECT_EQ(processes.wait(seconds(10))[1].exit_code, 0);
-  EXPECT_FALSE(exists(path_of(job)));
+  EXPECT_FALSE(path_exists(path_of(job)));
 }
 
 TEST(ShmWorldProcs, AStalledRankIsATimeoutThatNamesIt) {

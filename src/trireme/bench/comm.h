@@ -1,0 +1,38 @@
+// `trireme bench comm`: collectives and channels beside gloo through PyTorch.
+#pragma once
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "trireme/bench/measure.h"
+#include "trireme/bench/protocol.h"
+
+namespace trireme::bench {
+
+/// Who measures: our processes over shm, our threads over local, or gloo's processes.
+enum class CommTeam { Shm, Local, Gloo };
+
+/// One side of a case.
+struct CommSide {
+  CommTeam team = CommTeam::Shm;
+  CommJob job;
+};
+
+/// What is measured, and what is asked of it.
+struct CommCase {
+  std::string name;
+  int ranks = 2;
+  CommSide ours;
+  std::optional<CommSide> peer;
+  std::optional<double> goal;
+  /// In microseconds.
+  std::optional<double> limit;
+};
+
+/// All cases, those of one number of ranks together.
+std::vector<CommCase> comm_cases();
+
+/// Measures them; InvalidArgument when `only` leaves none. Progress goes to stderr.
+BenchReport bench_comm(const MeasureOptions& options);
+
+}  // namespace trireme::bench

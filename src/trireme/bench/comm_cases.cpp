@@ -1,0 +1,119 @@
+// The table of docs/benchmarks.md as data.
+#include "trireme/bench/comm.h"
+#include "trireme/core/error.h"
+
+namespace trireme::bench {
+namespace {
+
+constexpr int64_t kKiB = 1024;
+constexpr int64_t kMiB = 1024 * kKiB;
+
+std::string size_text(int64_t bytes) {
+  if (bytes >= kMiB)
+    return text(bytes / kMiB, " MiB");
+  if (bytes >= kKiB)
+    return text(bytes / kKiB, " KiB");
+  return text(bytes, " B");
+}
+
+// Repetitions of one round: some tens of milliseconds on either side, so that a
+// disturbance hits few rounds and 20 rounds stay short. Gloo needs 10 to 100 times as
+// long for one.
+int repetitions(CommTeam team, int64_t bytes, int ranks) {
+  const bool gloo = team == CommTeam::Gloo;
+  const int crowd = ranks > 2 ? 2 : 1;
+  if (bytes <= 4 * kKiB)
+    return (gloo ? 30 : 200) / crowd;
+  if (bytes <= 64 * kKiB)
+    return (gloo ? 20 : 200) / crowd;
+  if (bytes <= kMiB)
+    return (gloo ? 8 : 40) / crowd;
+  if (bytes <= 16 * kMiB)
+    return (gloo ? 4 : 8) / crowd;
+  return (gloo ? 2 : 4) / crowd;
+}
+
+CommSide side(CommTeam team, const std::string& op, int64_t bytes, int ranks = 2) {
+  const int count = repetitions(team, bytes, ranks);
+  return {
+      .team = team,
+      .job = {
+          .op = op,
+          .bytes = bytes,
+          .warm_up = std::max(1, count / 10),
+          .repetitions = count}};
+}
+
+CommCase against_gloo(
+    const std::string& op, int64_t bytes, double goal, int ranks = 2) {
+  return {
+      .name = text(op, " ", size_text(bytes), ", ", ranks, " ranks"),
+      .ranks = ranks,
+      .ours = side(CommTeam::Shm, op, bytes, ranks),
+      .peer = side(CommTeam::Gloo, op, bytes, ranks),
+      .goal = goal,
+      .limit = {}};
+}
+
+CommCase in_segment(double goal) {
+  CommCase result = against_gloo("all_reduce", 64 * kMiB, goal);
+  result.name = "all_reduce 64 MiB in the segment, 2 ranks";
+  result.ours.job.in_segment = true;
+  return result;
+}
+
+CommCase bfloat16_against_float32(double goal) {
+  CommCase result = against_gloo("all_reduce", 64 * kMiB, goal);
+  result.name = "all_reduce 64 MiB, bfloat16 against float32";
+  result.peer = result.ours;
+  result.ours.job.dtype = "bfloat16";
+  return result;
+}
+
+CommCase local_against_shm(const std::string& op, int64_t bytes) {
+  return {
+      .name = text(op, " ", size_text(bytes), ", local against shm"),
+      .ranks = 2,
+      .ours = side(CommTeam::Local, op, bytes),
+      .peer = side(CommTeam::Shm, op, bytes),
+      .goal = 0.9,
+      .limit = {}};
+}
+
+CommCase abort_within(CommTeam team, double limit_us) {
+  return {
+      .name = text("abort wakes 3 others, ", team == CommTeam::Shm ? "shm" : "local"),
+      .ranks = 4,
+      .ours = {.team = team, .job = {.op = "abort", .warm_up = 0, .repetitions = 1}},
+      .peer = {},
+      .goal = {},
+      .limit = limit_us};
+}
+
+}  // namespace
+
+std::vector<CommCase> comm_cases() {
+  return {
+      against_gloo("all_reduce", 4, 15),
+      against_gloo("all_reduce", 4 * kKiB, 50),
+      against_gloo("all_reduce", 64 * kKiB, 20),
+      against_gloo("all_reduce", kMiB, 8),
+      against_gloo("all_reduce", 64 * kMiB, 4),
+      in_segment(8),
+      against_gloo("ping_pong", 4 * kKiB, 25),
+      against_gloo("ping_pong", 16 * kMiB, 3),
+      bfloat16_against_float32(1 / 1.5),
+      local_against_shm("all_reduce", 4),
+      local_against_shm("all_reduce", 64 * kKiB),
+      local_against_shm("all_reduce", kMiB),
+      local_against_shm("all_reduce", 64 * kMiB),
+      local_against_shm("ping_pong", 4 * kKiB),
+      abort_within(CommTeam::Shm, 100e3),
+      abort_within(CommTeam::Local, 100e3),
+      against_gloo("all_reduce", 4, 10, 8),
+      against_gloo("all_reduce", kMiB, 15, 8),
+      against_gloo("all_reduce", 64 * kMiB, 3.5, 8),
+  };
+}
+
+}  // namespace trireme::bench

@@ -1,0 +1,43 @@
+#include "trireme/bench/measure.h"
+
+#include "trireme/core/deadline.h"
+
+namespace trireme::bench {
+
+RoundPlan plan_rounds(const MeasureOptions& options) {
+  RoundPlan plan;
+  if (options.quick)
+    plan = {.rounds = 5, .budget = std::chrono::milliseconds(1200)};
+  if (options.rounds > 0)
+    plan = {.rounds = options.rounds, .budget = Deadline::kLongest};
+  return plan;
+}
+
+void measure_in_turn(
+    Record& record, const Round& ours, const Round& peer, RoundPlan plan) {
+  constexpr int kFewestRounds = 3;
+  const auto take_turn = [](const Round& side, Samples* samples) {
+    if (!side)
+      return;
+    const std::vector<double> times = side();
+    if (samples != nullptr)
+      samples->add_round(times);
+  };
+  take_turn(ours, nullptr);
+  take_turn(peer, nullptr);
+  const Deadline budget = Deadline::after(plan.budget);
+  for (int round = 0; round < plan.rounds; ++round) {
+    if (round >= kFewestRounds && budget.expired())
+      break;
+    const bool ours_first = round % 2 == 0;
+    if (ours_first)
+      take_turn(ours, &record.ours);
+    take_turn(peer, &record.peer);
+    if (!ours_first)
+      take_turn(ours, &record.ours);
+  }
+  record.ours.finish();
+  record.peer.finish();
+}
+
+}  // namespace trireme::bench

@@ -1,0 +1,71 @@
+// Ours and the peer in turn: what every benchmark does with its cases.
+#pragma once
+#include <chrono>
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "trireme/bench/record.h"
+#include "trireme/core/error.h"
+#include "trireme/core/escape.h"
+
+namespace trireme::bench {
+
+/// What the user asked of a benchmark.
+struct MeasureOptions {
+  bool quick = false;
+  /// Only cases whose name contains this.
+  std::string only;
+  /// 0: as many as suit.
+  int rounds = 0;
+  /// The program that has `bench --worker`: this one, or in tests another.
+  std::filesystem::path program;
+};
+
+/// What came out of it.
+struct BenchReport {
+  std::vector<Record> records;
+  /// Why cases are without their peer; empty if none is.
+  std::string no_peer;
+};
+
+/// How long to go on with one case.
+struct RoundPlan {
+  int rounds = 20;
+  /// On a slow machine a case stops here, but never before its third round.
+  std::chrono::milliseconds budget = std::chrono::seconds(12);
+};
+RoundPlan plan_rounds(const MeasureOptions& options);
+
+/// Measures one round and gives its single times in microseconds; none: there was
+/// nothing to measure.
+using Round = std::function<std::vector<double>()>;
+
+/// The cases whose name, as `name_of` gives it, contains `only`; InvalidArgument lists
+/// all names if there is none.
+template <class Case, class NameOf>
+std::vector<Case> choose_cases(
+    std::vector<Case> cases, const std::string& only, const NameOf& name_of) {
+  std::vector<Case> chosen;
+  std::string names;
+  for (Case& one : cases) {
+    names += text("\n  ", name_of(one));
+    if (name_of(one).find(only) != std::string::npos)
+      chosen.push_back(std::move(one));
+  }
+  if (chosen.empty())
+    throw InvalidArgument(text(
+        "[cli] expected --case to be part of a case's name, got ",
+        in_quotes(only),
+        "; the cases are:",
+        names));
+  return chosen;
+}
+
+/// Lets the two sides take turns, and who goes first too. The first turn of each only
+/// warms up. A side without a function is left out.
+void measure_in_turn(
+    Record& record, const Round& ours, const Round& peer, RoundPlan plan);
+
+}  // namespace trireme::bench

@@ -1,0 +1,61 @@
+// Our own side of `bench pipe`: a rank that trains what it is asked for.
+#pragma once
+#include <functional>
+#include <iosfwd>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "trireme/bench/pipe_model.h"
+#include "trireme/comm/group.h"
+
+namespace trireme::bench {
+
+/// What a worker of `bench pipe` has to do. bench/peers/pipe.py reads the same.
+struct PipeJob {
+  /// "step": times of whole steps. "profile": the costs of the stages (see
+  /// CostRow). "fused", "split" and "engine": times of backwards of the whole model on
+  /// rank 0, by our executor at once, by our executor in two halves, and by torch's
+  /// engine. "forward_backward" and "overlap": a forward and a backward of two
+  /// microbatches, one after the other and both at once. "graph" and "graph_engine":
+  /// times of backwards of the graph that model.layer names, on rank 0, by our executor
+  /// and by torch's engine. "timing": what it takes to time the actions of a step.
+  std::string op = "step";
+  PipeModel model;
+  /// Empty: one process, rank 0, does it all.
+  std::string schedule;
+  int warm_up = 1;
+  int repetitions = 1;
+};
+
+std::string to_line(const PipeJob& job);
+/// InvalidArgument for a line that is no job.
+PipeJob parse_pipe_job(const std::string& line);
+
+/// The costs of one stage in an answer to "profile", in seconds, one after the other;
+/// the latency of the links stands behind the last one.
+inline constexpr size_t kCostsPerStage = 4;  // F, I, W, B
+
+/// One rank's work, until there are no more jobs.
+class PipeWorker {
+ public:
+  explicit PipeWorker(comm::Group world);
+  ~PipeWorker();
+  /// Times in seconds, or costs.
+  std::vector<double> work(const PipeJob& job);
+
+ private:
+  struct Prepared;
+  std::vector<double> work_alone(
+      const PipeJob& job, const std::function<double()>& once);
+  comm::Group world_;
+  /// This rank alone.
+  comm::Group alone_;
+  std::string key_;
+  std::unique_ptr<Prepared> prepared_;
+};
+
+/// The worker process: reads jobs, answers each with one row. Returns its exit code.
+int run_pipe_worker(std::istream& in, std::ostream& out);
+
+}  // namespace trireme::bench

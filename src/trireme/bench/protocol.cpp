@@ -1,0 +1,115 @@
+#include "trireme/bench/protocol.h"
+
+#include <algorithm>
+#include <istream>
+#include <ostream>
+
+#include <nlohmann/json.hpp>
+
+#include "trireme/bench/job.h"
+#include "trireme/core/error.h"
+#include "trireme/core/escape.h"
+
+namespace trireme::bench {
+namespace {
+
+using Json = nlohmann::json;
+
+// The values of every repetition as one list, turned into one value.
+template <class Combine>
+std::vector<double> over_ranks(const Rows& rows, Combine combine) {
+  std::vector<double> result;
+  const size_t repetitions = rows.empty() ? 0 : rows.front().size();
+  for (const auto& row : rows)
+    if (row.size() != repetitions)
+      throw InvalidArgument(text(
+          "[bench] expected ",
+          repetitions,
+          " times from every rank, got ",
+          row.size(),
+          " from one"));
+  for (size_t i = 0; i < repetitions; ++i) {
+    std::vector<double> column;
+    for (const auto& row : rows)
+      column.push_back(row[i]);
+    result.push_back(combine(column));
+  }
+  return result;
+}
+
+}  // namespace
+
+std::string to_line(const CommJob& job) {
+  return Json{
+      {"op", job.op},
+      {"bytes", job.bytes},
+      {"dtype", job.dtype},
+      {"in_segment", job.in_segment},
+      {"warm_up", job.warm_up},
+      {"repetitions", job.repetitions}}
+      .dump();
+}
+
+CommJob parse_comm_job(const std::string& line) {
+  return parse_job<CommJob>(line, [](const auto& object, CommJob& job) {
+    object.at("op").get_to(job.op);
+    object.at("bytes").get_to(job.bytes);
+    object.at("dtype").get_to(job.dtype);
+    object.at("in_segment").get_to(job.in_segment);
+    object.at("warm_up").get_to(job.warm_up);
+    object.at("repetitions").get_to(job.repetitions);
+  });
+}
+
+std::string ready_line() {
+  return answer_line({});
+}
+
+std::string answer_line(const Rows& rows) {
+  return Json{{"rows", rows}}.dump();
+}
+
+std::string error_line(const std::string& what) {
+  return Json{{"error", what}}.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+int serve_jobs(
+    std::istream& in, std::ostream& out, const std::function<JobWork()>& start) {
+  try {
+    const JobWork work = start();
+    out << ready_line() << std::endl;
+    for (std::string line; std::getline(in, line);)
+      out << answer_line({work(line)}) << std::endl;
+    return 0;
+  } catch (const std::exception& error) {
+    out << error_line(error.what()) << std::endl;
+    return 1;
+  }
+}
+
+Rows parse_answer(const std::string& line) {
+  try {
+    const Json object = Json::parse(line);
+    if (object.contains("error"))
+      throw Error(object.at("error").get<std::string>());
+    return object.at("rows").get<Rows>();
+  } catch (const Json::exception&) {
+    throw InvalidArgument(
+        text("[bench] expected a worker's answer, got ", in_quotes(line)));
+  }
+}
+
+std::vector<double> slowest(const Rows& rows) {
+  return over_ranks(rows, [](const std::vector<double>& times) {
+    return *std::max_element(times.begin(), times.end());
+  });
+}
+
+std::vector<double> spread(const Rows& rows) {
+  return over_ranks(rows, [](const std::vector<double>& times) {
+    const auto [first, last] = std::minmax_element(times.begin(), times.end());
+    return *last - *first;
+  });
+}
+
+}  // namespace trireme::bench

@@ -1,0 +1,12 @@
+// `trireme bench schedule`: how long it takes to make and check a schedule, beside
+// torch.
+#pragma once
+#include "trireme/bench/measure.h"
+
+namespace trireme::bench {
+
+/// Measures all cases: one beside torch, a large one with its memory, and how the cost
+/// grows.
+BenchReport bench_schedule(const MeasureOptions& options);
+
+}  // namespace trireme::bench

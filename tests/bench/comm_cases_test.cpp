@@ -1,0 +1,73 @@
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include <gtest/gtest.h>
+
+#include "trireme/bench/comm.h"
+
+namespace trireme::bench {
+namespace {
+
+TEST(CommCases, AskWhatTheDocumentationSays) {
+  const std::map<std::string, double> goals{
+      {"all_reduce 4 B, 2 ranks", 15},
+      {"all_reduce 4 KiB, 2 ranks", 50},
+      {"all_reduce 64 KiB, 2 ranks", 20},
+      {"all_reduce 1 MiB, 2 ranks", 8},
+      {"all_reduce 64 MiB, 2 ranks", 4},
+      {"all_reduce 64 MiB in the segment, 2 ranks", 8},
+      {"ping_pong 4 KiB, 2 ranks", 25},
+      {"ping_pong 16 MiB, 2 ranks", 3},
+      {"all_reduce 4 B, 8 ranks", 10},
+      {"all_reduce 1 MiB, 8 ranks", 15},
+      {"all_reduce 64 MiB, 8 ranks", 3.5},
+      {"all_reduce 64 MiB, bfloat16 against float32", 1 / 1.5},
+      {"all_reduce 4 B, local against shm", 0.9},
+      {"all_reduce 64 KiB, local against shm", 0.9},
+      {"all_reduce 1 MiB, local against shm", 0.9},
+      {"all_reduce 64 MiB, local against shm", 0.9},
+      {"ping_pong 4 KiB, local against shm", 0.9}};
+  std::map<std::string, double> found;
+  int with_limit = 0;
+  for (const CommCase& one : comm_cases()) {
+    if (one.goal)
+      found[one.name] = *one.goal;
+    if (one.limit) {
+      ++with_limit;
+      EXPECT_DOUBLE_EQ(*one.limit, 100e3) << one.name;
+    }
+  }
+  EXPECT_EQ(found, goals);
+  EXPECT_EQ(with_limit, 2);
+}
+
+TEST(CommCases, HaveNamesOfTheirOwn) {
+  std::set<std::string> names;
+  for (const CommCase& one : comm_cases())
+    EXPECT_TRUE(names.insert(one.name).second) << one.name;
+}
+
+TEST(CommCases, CompareTheSameWork) {
+  for (const CommCase& one : comm_cases()) {
+    EXPECT_EQ(one.goal.has_value(), one.peer.has_value()) << one.name;
+    if (!one.peer)
+      continue;
+    EXPECT_EQ(one.ours.job.op, one.peer->job.op) << one.name;
+    EXPECT_EQ(one.ours.job.bytes, one.peer->job.bytes) << one.name;
+    EXPECT_GE(one.peer->job.repetitions, 1) << one.name;
+    EXPECT_GE(one.peer->job.warm_up, 1) << one.name;
+  }
+}
+
+// Changing the number of ranks stops all workers, and starting them takes seconds.
+TEST(CommCases, KeepThoseOfOneNumberOfRanksTogether) {
+  std::vector<int> order;
+  for (const CommCase& one : comm_cases())
+    order.push_back(one.ranks);
+  order.erase(std::unique(order.begin(), order.end()), order.end());
+  EXPECT_EQ(order, (std::vector<int>{2, 4, 8}));
+}
+
+}  // namespace
+}  // namespace trireme::bench
