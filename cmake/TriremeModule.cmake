@@ -46,8 +46,8 @@ function(trireme_use_pch target header)
   target_precompile_headers(${target} REUSE_FROM ${pch})
 endfunction()
 
-# trireme_add_sources(TARGET FILE…): the files of this folder, in batches of their own.
-function(trireme_add_sources target)
+# trireme_batch_sources(TARGET FILE…): the files of this folder, in batches of their own.
+function(trireme_batch_sources target)
   list(TRANSFORM ARGN PREPEND "${CMAKE_CURRENT_SOURCE_DIR}/")
   list(GET ARGN 0 first)
   get_filename_component(name "${first}" NAME_WE)
