@@ -1,5 +1,6 @@
 #include "trireme/comm/shared/world.h"
 
+#include <sched.h>
 #include <set>
 #include <thread>
 
@@ -7,6 +8,7 @@
 
 #include "trireme/comm/shared/shared_engine.h"
 #include "trireme/core/error.h"
+#include "trireme/core/machine.h"
 #include "trireme/testing/check.h"
 
 namespace trireme::comm {
@@ -18,7 +20,7 @@ using testing::message_of;
 /// A watch that believes what the test tells it.
 class ToldWatch : public PeerWatch {
  public:
-  bool is_dead(int rank) override { return dead.contains(rank); }
+  std::vector<int> find_dead() override { return {dead.begin(), dead.end()}; }
   std::set<int> dead;
 };
 
@@ -51,6 +53,37 @@ TEST(World, HasNoTroubleAtFirst) {
   const auto world = crew.join(0);
   EXPECT_EQ(world->trouble(kAll), nullptr);
   EXPECT_NO_THROW(world->check());
+}
+
+// The policy of a world of two ranks whose threads are pinned to these CPUs.
+WaitPolicy policy_of_pinned(int first, int second) {
+  const auto memory = std::make_shared<HeapMemory>();
+  const uint64_t control = make_world(*memory, 2);
+  std::vector<std::unique_ptr<World>> worlds;
+  for (const int cpu : {first, second})
+    std::thread([&] {
+      cpu_set_t one;
+      CPU_ZERO(&one);
+      CPU_SET(static_cast<size_t>(cpu), &one);
+      ASSERT_EQ(::sched_setaffinity(0, sizeof one, &one), 0);
+      worlds.push_back(std::make_unique<World>(WorldPlace{
+          .rank = static_cast<int>(worlds.size()),
+          .size = 2,
+          .memory = memory,
+          .control = control}));
+    }).join();
+  EXPECT_EQ(worlds[0]->policy().spin.count(), 0) << "while nothing is known";
+  worlds[0]->choose_policy();
+  return worlds[0]->policy();
+}
+
+// As our launcher pins ranks: each may use one core, and there is one for each.
+TEST(World, PinnedRanksSpinWhereEachHasACoreOfItsOwn) {
+  const auto cpus = allowed_cpus();
+  EXPECT_EQ(policy_of_pinned(cpus[0], cpus[0]).spin.count(), 0);
+  if (cpus.size() < 2 || available_cores() < 2)
+    GTEST_SKIP() << "there is only one core";
+  EXPECT_GT(policy_of_pinned(cpus[0], cpus[1]).spin.count(), 0);
 }
 
 TEST(World, StopsForEverybodyWithTheFirstReason) {

@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include "trireme/core/error.h"
-#include "trireme/core/machine.h"
 
 namespace trireme::comm {
 namespace {
@@ -50,6 +49,7 @@ World::World(WorldPlace place)
       }) {
   RankSlot& slot = control_->slot(rank());
   slot.pid = getpid();
+  slot.cores = RankCores::of_this_thread();
   slot.state.store(RankSlot::Present, std::memory_order_release);
 }
 
@@ -139,21 +139,26 @@ void World::find_dead() const {
   if (!lock.owns_lock() || now < next_watch_)
     return;
   next_watch_ = now + kWatchInterval;
-  for (int peer = 0; peer < size(); ++peer) {
-    RankSlot& slot = control_->slot(peer);
-    // Asked before the state is read: a rank that leaves and ends in between is not
+  for (const int peer : place_.watch->find_dead()) {
+    const RankSlot& slot = control_->slot(peer);
+    // Read after the watch was asked: a rank that leaves and ends in between is not
     // dead.
-    if (peer == rank() || !place_.watch->is_dead(peer) ||
-        slot.state.load(std::memory_order_acquire) == RankSlot::Left)
+    const uint32_t state = slot.state.load(std::memory_order_acquire);
+    if (peer == rank() || state == RankSlot::Left)
       continue;
     stop(
         peer,
-        text(
-            "[comm] expected rank ",
-            peer,
-            " to be alive, but its process (pid ",
-            slot.pid,
-            ") ended without leaving; see its own output, then restart or renew"));
+        state == RankSlot::Absent
+            ? text(
+                  "[comm] expected rank ",
+                  peer,
+                  " to join the world, but its process has ended; see its own output")
+            : text(
+                  "[comm] expected rank ",
+                  peer,
+                  " to be alive, but its process (pid ",
+                  slot.pid,
+                  ") ended without leaving; see its own output"));
   }
 }
 
@@ -171,8 +176,12 @@ void World::dump_flight(std::span<const int> ranks) const {
 }
 
 bool World::is_gone(int peer) const {
-  return control_->slot(peer).state.load(std::memory_order_acquire) == RankSlot::Left ||
-         (place_.watch && peer != rank() && place_.watch->is_dead(peer));
+  if (control_->slot(peer).state.load(std::memory_order_acquire) == RankSlot::Left)
+    return true;
+  if (!place_.watch || peer == rank())
+    return false;
+  const auto dead = place_.watch->find_dead();
+  return std::find(dead.begin(), dead.end(), peer) != dead.end();
 }
 
 // Returns when every rank has stopped using this generation.
@@ -225,8 +234,11 @@ uint64_t World::renew(
   return control_->next_control.load(std::memory_order_relaxed);
 }
 
-WaitPolicy wait_policy(int ranks) {
-  return {.spin = std::chrono::microseconds(ranks <= available_cores() ? 50 : 0)};
+void World::choose_policy() {
+  std::vector<RankCores> cores;
+  for (int peer = 0; peer < size(); ++peer)
+    cores.push_back(control_->slot(peer).cores);
+  place_.policy = wait_policy(cores);
 }
 
 }  // namespace trireme::comm

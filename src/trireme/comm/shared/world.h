@@ -19,6 +19,7 @@
 #include "trireme/comm/shared/core_seats.h"
 #include "trireme/comm/shared/flag.h"
 #include "trireme/comm/shared/memory.h"
+#include "trireme/comm/shared/rank_cores.h"
 #include "trireme/core/deadline.h"
 
 namespace trireme::comm {
@@ -39,6 +40,8 @@ struct alignas(128) RankSlot {
   enum State : uint32_t { Absent, Present, Left };
   std::atomic<uint32_t> state{Absent};
   int32_t pid = 0;
+  /// Where it may run, written before it is present.
+  RankCores cores;
   /// The core on which the rank was seen last, or -1.
   std::atomic<int32_t> core{-1};
   /// The list of channels that this rank sends on (channel_directory.h), and a counter
@@ -83,7 +86,8 @@ WorldControl* make_world_control(std::byte* place, int size);
 class PeerWatch {
  public:
   virtual ~PeerWatch() = default;
-  virtual bool is_dead(int rank) = 0;
+  /// All ranks that are known to be dead; asked often by whoever waits.
+  virtual std::vector<int> find_dead() = 0;
 };
 
 /// Everything a rank needs to take its place in a world.
@@ -117,6 +121,9 @@ class World {
   FlightRecorder& recorder() const { return *place_.recorder; }
   WorldControl& control() const { return *control_; }
   const WaitPolicy& policy() const { return place_.policy; }
+
+  /// Decides how to wait, from the cores of all ranks; for when all have come.
+  void choose_policy();
 
   /// Looks for a core of our own, while spinning.
   void settle() const { seats_.settle(); }
@@ -176,9 +183,5 @@ class WorldGuard : public WaitGuard {
   const World& world_;
   std::span<const int> members_;
 };
-
-/// Spinning saves the two system calls of a sleep, and pays only while every rank has a
-/// core.
-WaitPolicy wait_policy(int ranks);
 
 }  // namespace trireme::comm
