@@ -1,5 +1,6 @@
 #include "trireme/comm/shared/world.h"
 
+#include <functional>
 #include <sched.h>
 #include <set>
 #include <thread>
@@ -20,7 +21,13 @@ using testing::message_of;
 /// A watch that believes what the test tells it.
 class ToldWatch : public PeerWatch {
  public:
-  std::vector<int> find_dead() override { return {dead.begin(), dead.end()}; }
+  std::vector<int> find_dead() override {
+    ++looks;
+    return {dead.begin(), dead.end()};
+  }
+  bool sees_all() override { return all; }
+  int looks = 0;
+  bool all = true;
   std::set<int> dead;
 };
 
@@ -53,6 +60,45 @@ TEST(World, HasNoTroubleAtFirst) {
   const auto world = crew.join(0);
   EXPECT_EQ(world->trouble(kAll), nullptr);
   EXPECT_NO_THROW(world->check());
+}
+
+// Lets `waiting` look for trouble, as it does while it waits, until `done`; false if
+// that does not come.
+bool look_until(
+    const std::vector<const World*>& waiting, const std::function<bool()>& done) {
+  const Deadline deadline = Deadline::after(std::chrono::seconds(10));
+  while (!done() && !deadline.expired()) {
+    for (const World* world : waiting)
+      world->trouble(kAll);
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return done();
+}
+
+TEST(World, OneRankLooksForTheDeadOnBehalfOfAll) {
+  Crew crew;
+  const auto a = crew.join(0), b = crew.join(1);
+  crew.watch->looks = 0;
+  EXPECT_EQ(a->trouble(kAll), nullptr);
+  EXPECT_EQ(b->trouble(kAll), nullptr);
+  EXPECT_EQ(crew.watch->looks, 1) << "b leaves it to a";
+  // When a waits no longer, b takes over.
+  crew.watch->dead = {2};
+  EXPECT_TRUE(look_until({b.get()}, [&] { return b->control().stopped_by != 0; }));
+}
+
+TEST(World, ARankThatDoesNotSeeAllLooksForItselfAlone) {
+  Crew crew;
+  const auto a = crew.join(0), b = crew.join(1);
+  crew.watch->all = false;
+  crew.watch->looks = 0;
+  EXPECT_EQ(a->trouble(kAll), nullptr);
+  EXPECT_EQ(b->trouble(kAll), nullptr);
+  EXPECT_EQ(crew.watch->looks, 2);
+  crew.watch->all = true;
+  crew.watch->looks = 0;
+  EXPECT_TRUE(look_until({b.get()}, [&] { return crew.watch->looks > 0; }))
+      << "nobody has looked for it";
 }
 
 // The policy of a world of two ranks whose threads are pinned to these CPUs.

@@ -62,13 +62,15 @@ TEST(ProcessWatch, CannotJudgeAnotherPidNamespace) {
   segment->header().process(0).pid = 1 << 30;
   segment->header().process(0).pid_namespace += 1;
   ProcessWatch watch(segment);
+  EXPECT_TRUE(watch.sees_all()) << "as far as it knows";
   EXPECT_EQ(watch.find_dead(), Ranks{});
+  EXPECT_FALSE(watch.sees_all());
 }
 
 TEST(ProcessWatch, SeesThroughAPidThatWasGivenAway) {
   const auto segment = Segment::create(1);
   segment->claim(0);
-  segment->header().process(0).pid = getppid();
+  segment->header().process(0).pid = 1;
   ProcessWatch watch(segment);
   EXPECT_EQ(watch.find_dead(), Ranks{0});
 }
@@ -84,6 +86,7 @@ TEST(ProcessWatchProcs, TakesARankForAliveThatItCannotLookAt) {
     ProcessWatch watch(segment);
     for (int i = 0; i < 3; ++i)
       EXPECT_EQ(watch.find_dead(), Ranks{});
+    EXPECT_FALSE(watch.sees_all());
     ::kill(segment->header().process(1).pid, SIGKILL);
     return 0;
   });

@@ -12,6 +12,9 @@ namespace trireme::comm {
 namespace {
 
 constexpr std::chrono::milliseconds kWatchInterval{10};
+// Who looked last goes on looking; when it waits no longer, another takes over.
+constexpr std::chrono::milliseconds kTakeOver{100};
+constexpr int kRankBits = 12;
 
 }  // namespace
 
@@ -131,6 +134,21 @@ std::exception_ptr World::trouble(std::span<const int> members) const {
   return nullptr;
 }
 
+// One of all that wait looks for the others, too: then only that one makes system
+// calls, and has a descriptor for every peer.
+bool World::take_turn_to_look() const {
+  const auto now = std::chrono::duration_cast<std::chrono::milliseconds>(
+      Deadline::Clock::now().time_since_epoch());
+  int64_t last = control_->last_look.load(std::memory_order_relaxed);
+  const auto passed = now - std::chrono::milliseconds(last >> kRankBits);
+  const bool was_me = (last & ((1 << kRankBits) - 1)) == rank() + 1;
+  // Below zero: of a rank whose clock is another one.
+  if (passed.count() >= 0 && passed < (was_me ? kWatchInterval : kTakeOver))
+    return false;
+  return control_->last_look.compare_exchange_strong(
+      last, now.count() << kRankBits | (rank() + 1), std::memory_order_relaxed);
+}
+
 void World::find_dead() const {
   if (!place_.watch)
     return;
@@ -139,7 +157,12 @@ void World::find_dead() const {
   if (!lock.owns_lock() || now < next_watch_)
     return;
   next_watch_ = now + kWatchInterval;
-  for (const int peer : place_.watch->find_dead()) {
+  if (place_.watch->sees_all() && !take_turn_to_look())
+    return;
+  const std::vector<int> dead = place_.watch->find_dead();
+  if (!place_.watch->sees_all())
+    control_->last_look.store(0, std::memory_order_relaxed);  // not for the others
+  for (const int peer : dead) {
     const RankSlot& slot = control_->slot(peer);
     // Read after the watch was asked: a rank that leaves and ends in between is not
     // dead.
@@ -176,12 +199,8 @@ void World::dump_flight(std::span<const int> ranks) const {
 }
 
 bool World::is_gone(int peer) const {
-  if (control_->slot(peer).state.load(std::memory_order_acquire) == RankSlot::Left)
-    return true;
-  if (!place_.watch || peer == rank())
-    return false;
-  const auto dead = place_.watch->find_dead();
-  return std::find(dead.begin(), dead.end(), peer) != dead.end();
+  return control_->slot(peer).state.load(std::memory_order_acquire) == RankSlot::Left ||
+         (place_.watch && peer != rank() && place_.watch->is_dead(peer));
 }
 
 // Returns when every rank has stopped using this generation.

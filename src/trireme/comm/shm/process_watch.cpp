@@ -53,8 +53,9 @@ void ProcessWatch::meet(int rank) {
     return;
   }
   if (process.pid_namespace != own_namespace_) {
+    sees_all_ = false;  // its pid says nothing here
     if (ended)
-      set_dead(rank);  // else its pid says nothing here
+      set_dead(rank);
     return;
   }
   if (process.pid == getpid()) {
@@ -75,6 +76,7 @@ void ProcessWatch::meet(int rank) {
     sight = Sight::Watched;
   } else {
     // Descriptors have run out, or the kernel has no pidfd.
+    sees_all_ = false;
     sight = Sight::Blind;
     blind_.push_back(rank);
   }

@@ -1,5 +1,6 @@
 // Notices ranks whose process has ended, through pidfds.
 #pragma once
+#include <atomic>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -22,6 +23,7 @@ class ProcessWatch : public PeerWatch {
   ProcessWatch& operator=(const ProcessWatch&) = delete;
   /// Without those that live where we cannot see, and those of whom it cannot be known.
   std::vector<int> find_dead() override;
+  bool sees_all() override { return sees_all_.load(std::memory_order_relaxed); }
 
  private:
   enum class Sight { Coming, Watched, Blind, Self, Dead };
@@ -42,6 +44,7 @@ class ProcessWatch : public PeerWatch {
   std::vector<int> blind_;
   size_t next_blind_ = 0;
   std::vector<int> dead_;
+  std::atomic<bool> sees_all_{true};
 };
 
 }  // namespace trireme::comm
