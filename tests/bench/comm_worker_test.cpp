@@ -93,6 +93,39 @@ TEST(CommWorkerRanks, AnswersWhatItCannotDoWithAnError) {
   }
 }
 
+TEST(CommWorkerRanks, MeasuresWhatWaitingCosts) {
+  const auto lines = answers_of(2, {{.op = "wait", .warm_up = 0, .repetitions = 1}});
+  ASSERT_EQ(lines.size(), 1u);
+  for (const auto& row : parse_answer(lines[0])) {
+    ASSERT_EQ(row.size(), 1u);
+    EXPECT_GT(row[0], 0);
+    EXPECT_LT(row[0], std::chrono::duration<double>(kLateRank).count());
+  }
+}
+
+// As under a launcher: only rank 0 has a desk that is read from and written to.
+TEST(CommWorkerRanks, MayBeLedByRankZero) {
+  std::stringstream in;
+  std::stringstream out;
+  for (const CommJob& job :
+       {CommJob{.bytes = 4, .repetitions = 3},
+        CommJob{.op = "ping_pong", .bytes = 4096, .repetitions = 2}})
+    in << to_line(job) << "\n";
+  comm::run_local(2, [&](const comm::Group& world) {
+    std::stringstream nothing;
+    const bool leads = world.rank() == 0;
+    Desk desk(world.size(), leads ? in : nothing, leads ? out : nothing);
+    serve_led_comm(world, desk);
+    EXPECT_TRUE(nothing.str().empty());
+  });
+  std::string line;
+  for (const size_t repetitions : {3u, 2u}) {
+    ASSERT_TRUE(std::getline(out, line));
+    expect_rows(line, 2, repetitions);
+  }
+  EXPECT_FALSE(std::getline(out, line)) << "another answer: " << line;
+}
+
 TEST(CommWorkerRanks, EndsWithItsInput) {
   EXPECT_TRUE(answers_of(2, {}).empty());
 }

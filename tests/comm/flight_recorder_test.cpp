@@ -375,6 +375,20 @@ TEST(FlightRecorder, KeepsOthersOutOfItsOwnCorner) {
       std::filesystem::status(root).permissions(), std::filesystem::perms::owner_all);
 }
 
+TEST(FlightRecorder, DeletesNothingThroughALinkInTheTemporaryFolder) {
+  const ScratchFolder parent, elsewhere;
+  const VariableScope variable("TRIREME_FLIGHT_DIR", std::nullopt);
+  const VariableScope temporary("TMPDIR", parent.path().string());
+  std::filesystem::create_directories(elsewhere.path() / "job");
+  elsewhere.write("job/rank_0.json", "precious");
+  elsewhere.write("job/rank_1.json", "precious");
+  std::filesystem::create_directory_symlink(
+      elsewhere.path(), parent.path() / text("trireme-flight-", geteuid()));
+  Rings rings(1);
+  const FlightRecorder recorder = rings.recorder(0, flight_folder("job"));
+  EXPECT_EQ(names_in(elsewhere.path() / "job"), (Names{"rank_0.json", "rank_1.json"}));
+}
+
 // In a folder that all may write to, somebody could have put a link before us.
 TEST(FlightRecorder, DoesNotFollowALinkInTheTemporaryFolder) {
   const ScratchFolder parent, elsewhere;

@@ -7,6 +7,7 @@
 #include <set>
 #include <thread>
 
+#include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 
 #include "fake_engine.h"
@@ -269,6 +270,32 @@ TEST(InitRanks, JoinWithinTheTimeout) {
       [](const Group&) {},
       {.timeout = milliseconds(1700)});
   EXPECT_EQ(allowed, milliseconds(1700));
+}
+
+TEST(InitRanks, ShareTheThreadsOfTheirCaller) {
+  const int before = at::get_num_threads();
+  const auto join = [](int rank, const Deadline&) {
+    return std::make_shared<FakeEngine>(rank, 2);
+  };
+  const auto threads_of = [&](int caller, const LocalOptions& options) {
+    at::set_num_threads(caller);
+    std::mutex mutex;
+    std::set<int> found;
+    run_threads(
+        2,
+        join,
+        [&](const Group&) {
+          const std::lock_guard lock(mutex);
+          found.insert(at::get_num_threads());
+        },
+        options);
+    EXPECT_EQ(at::get_num_threads(), caller) << "the caller has its own again";
+    return found;
+  };
+  EXPECT_EQ(threads_of(8, {}), std::set<int>{4});
+  EXPECT_EQ(threads_of(1, {}), std::set<int>{1});
+  EXPECT_EQ(threads_of(1, {.threads = 3}), std::set<int>{3});
+  at::set_num_threads(before);
 }
 
 }  // namespace

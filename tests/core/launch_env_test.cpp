@@ -300,5 +300,18 @@ TEST(LaunchEnv, TimeoutIsFiveMinutesOrWhatTheVariableSays) {
   }
 }
 
+TEST(LaunchEnv, ThreadsAreWhatTheVariableSaysOrAShareOfTheCores) {
+  EXPECT_EQ(rank_threads(Environment(), 6), 6) << "a world of one";
+  const Variables four{{"RANK", "1"}, {"WORLD_SIZE", "4"}, {"MASTER_PORT", "1"}};
+  EXPECT_EQ(rank_threads(Environment(four), 16), 4);
+  EXPECT_EQ(rank_threads(Environment(four), 2), 1) << "more ranks than cores";
+  for (const auto& [value, threads] :
+       {std::pair("7", 7), {"3,2", 3}, {"0", 1}, {"many", 1}, {"", 1}, {"-2", 1}}) {
+    Variables set = four;
+    set["OMP_NUM_THREADS"] = value;
+    EXPECT_EQ(rank_threads(Environment(set), 4), threads) << value;
+  }
+}
+
 }  // namespace
 }  // namespace trireme

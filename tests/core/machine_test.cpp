@@ -5,6 +5,7 @@
 #include <csignal>
 #include <limits>
 #include <sched.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <thread>
 #include <unistd.h>
@@ -80,7 +81,7 @@ TEST(Machine, AMissingFileSystemIsAnError) {
   } catch (const NotSupported& error) {
     EXPECT_STREQ(
         error.what(),
-        "[core] wanted a file system at \"/no/such\\nfolder\" for shared memory, got "
+        "[core] expected a file system at \"/no/such\\nfolder\" for shared memory, got "
         "No "
         "such file or directory (errno 2); mount a tmpfs there, or run the ranks as "
         "threads");
@@ -114,6 +115,57 @@ TEST(Machine, AProcessThatHasEndedHasNoStartTime) {
   EXPECT_EQ(process_start_time(child), 0u) << "a zombie";
   ASSERT_EQ(waitpid(child, nullptr, 0), child);
   EXPECT_EQ(process_start_time(child), 0u) << "gone";
+}
+
+TEST(Machine, AProcessHasEndedWhenItIsAZombieGoneOrAnother) {
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    pause();
+    _exit(0);
+  }
+  const auto start = process_start_time(child);
+  EXPECT_FALSE(process_ended(child, start));
+  EXPECT_FALSE(process_ended(child, 0)) << "whenever it started";
+  EXPECT_TRUE(process_ended(child, start - 1)) << "the pid was given away";
+  ASSERT_EQ(kill(child, SIGKILL), 0);
+  siginfo_t info{};
+  ASSERT_EQ(waitid(P_PID, static_cast<id_t>(child), &info, WEXITED | WNOWAIT), 0);
+  EXPECT_TRUE(process_ended(child, start)) << "a zombie";
+  ASSERT_EQ(waitpid(child, nullptr, 0), child);
+  EXPECT_TRUE(process_ended(child, start)) << "gone";
+  EXPECT_TRUE(process_ended(0, 0));
+}
+
+// In a child of its own: without descriptors nothing else would work here either.
+TEST(Machine, AProcessThatCannotBeLookedAtHasNotEnded) {
+  const auto start = process_start_time(getpid());
+  const pid_t parent = getpid();
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    const rlimit none{.rlim_cur = 0, .rlim_max = 0};
+    setrlimit(RLIMIT_NOFILE, &none);
+    _exit(process_start_time(parent) == 0 && !process_ended(parent, start) ? 0 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+}
+
+TEST(Machine, RanksShareTheCoresAndHaveAtLeastOneThread) {
+  EXPECT_EQ(threads_per_rank(16, 4), 4);
+  EXPECT_EQ(threads_per_rank(2, 2), 1);
+  EXPECT_EQ(threads_per_rank(3, 2), 1);
+  EXPECT_EQ(threads_per_rank(2, 8), 1);
+  EXPECT_EQ(threads_per_rank(4, 0), 4);
+}
+
+TEST(Machine, MemoryIsAtMostTheMachines) {
+  EXPECT_EQ(describe_machine().memory_bytes, available_memory_bytes());
+  const auto pages = static_cast<std::uint64_t>(sysconf(_SC_PHYS_PAGES));
+  EXPECT_LE(
+      available_memory_bytes(), pages * static_cast<std::uint64_t>(getpagesize()));
 }
 
 }  // namespace

@@ -211,5 +211,28 @@ TEST_F(CgroupQuota, Version1WithoutALimitIsMinusOne) {
   EXPECT_EQ(find_cpu_quota("4:cpu:/\n0::/\n", root_), std::nullopt);
 }
 
+TEST(ProcText, ReadsAMemoryLimit) {
+  EXPECT_EQ(parse_memory_max("1073741824\n"), std::uint64_t{1} << 30);
+  for (const char* text : {"max\n", "", "-1\n", "1 2\n", "99999999999999999999\n"}) {
+    EXPECT_EQ(parse_memory_max(text), std::nullopt) << text;
+  }
+}
+
+TEST_F(CgroupQuota, MemoryTakesTheLeastOfAllLevels) {
+  EXPECT_EQ(find_memory_limit("0::/a/b\n", root_), std::nullopt);
+  write("a/b/memory.max", "max\n");
+  EXPECT_EQ(find_memory_limit("0::/a/b\n", root_), std::nullopt);
+  write("a/memory.max", "2097152\n");
+  write("memory.max", "3145728\n");
+  EXPECT_EQ(find_memory_limit("0::/a/b\n", root_), 2097152u);
+  EXPECT_EQ(find_memory_limit("0::/docker/0123\n", root_), 3145728u) << "a container";
+}
+
+TEST_F(CgroupQuota, MemoryOfVersion1) {
+  write("memory/a/memory.limit_in_bytes", "1048576\n");
+  write("memory/memory.limit_in_bytes", "9223372036854771712\n");
+  EXPECT_EQ(find_memory_limit("4:memory:/a\n0::/\n", root_), 1048576u);
+}
+
 }  // namespace
 }  // namespace trireme

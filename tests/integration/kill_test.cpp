@@ -2,6 +2,7 @@
 #include <atomic>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <iostream>
 #include <random>
 #include <signal.h>
@@ -17,6 +18,9 @@
 #include "trireme/comm/channel.h"
 #include "trireme/comm/collectives.h"
 #include "trireme/core/error.h"
+#include "trireme/core/machine.h"
+#include "trireme/core/rank_roll.h"
+#include "trireme/core/segment_file.h"
 #include "trireme/testing/world.h"
 
 namespace trireme::comm {
@@ -24,7 +28,9 @@ namespace {
 
 constexpr int kRanks = 3;
 constexpr int kRounds = 100;
+constexpr int kStartRounds = 30;
 constexpr int kNoticed = 42;
+constexpr int kWrongName = 3;
 
 /// Ranks that have begun to work, in memory that the processes share.
 class Started {
@@ -72,8 +78,107 @@ int work_until_death(const std::string& job, int rank, int victim, Started& star
       in.receive();
     }
   } catch (const PeerError& error) {
-    return error.rank() == victim ? kNoticed : 3;
+    return error.rank() == victim ? kNoticed : kWrongName;
   }
+}
+
+// Calls `step` until a rank dies, be it while the ranks come together.
+int repeat_until_death(
+    const std::string& job,
+    int rank,
+    int victim,
+    Started& started,
+    const std::function<void(Group&, int round)>& step) {
+  try {
+    started.add();
+    Group world = testing::join_job(job, rank, kRanks, std::chrono::seconds(30));
+    for (int round = 0;; ++round)
+      step(world, round);
+  } catch (const PeerError& error) {
+    if (error.rank() != victim)
+      std::cerr << "rank " << rank << ": " << error.what() << std::endl;
+    return error.rank() == victim ? kNoticed : kWrongName;
+  }
+}
+
+void split_and_meet(const Group& world, int round) {
+  const Group part = world.split((world.rank() + round) % 2, world.rank());
+  barrier(part);
+}
+
+// Somebody gives up, all renew, and begin anew. Never the victim, whose name would then
+// say nothing.
+void abort_and_renew(Group& world, int victim, int round) {
+  const int first = (victim + 1 + round % (kRanks - 1)) % kRanks;
+  try {
+    if (world.rank() == first)
+      world.abort("on purpose");
+    barrier(world);
+  } catch (const PeerError& error) {
+    if (error.rank() == victim)
+      throw;
+  }
+  world = world.renew();
+  barrier(world);
+}
+
+/// Kills one rank of many jobs, each at another moment, and looks how the others end.
+/// Plays the launcher, too: keeps the roll, and sweeps.
+void kill_in(
+    const std::function<void(Group&, int victim, int round)>& step,
+    std::chrono::microseconds longest) {
+  ::setenv("TRIREME_FLIGHT_DIR", "", 1);
+  for (int round = 0; round < kStartRounds; ++round) {
+    std::mt19937 random(static_cast<unsigned>(2000 + round));
+    const int victim = static_cast<int>(random() % kRanks);
+    const auto delay =
+        std::chrono::microseconds(random() % static_cast<unsigned>(longest.count()));
+    const std::string job = testing::fresh_job_name();
+    const std::string name = segment_name({.master_port = 1, .run_id = job});
+    RankRoll roll = RankRoll::create(name, kRanks);
+    ::setenv(RankRoll::kVariable, roll.path().c_str(), 1);
+    Started started;
+    testing::Processes processes;
+    for (int rank = 0; rank < kRanks; ++rank)
+      processes.start([&, rank] {
+        return repeat_until_death(
+            job, rank, victim, started, [&](Group& world, int count) {
+              step(world, victim, count);
+            });
+      });
+    started.wait();
+    std::this_thread::sleep_for(delay);
+    processes.kill(static_cast<size_t>(victim), SIGKILL);
+    const auto killed = std::chrono::steady_clock::now();
+    while (!process_ended(processes.pid(static_cast<size_t>(victim)), 0))
+      std::this_thread::sleep_for(std::chrono::microseconds(100));
+    roll.set_ended(victim);
+    const auto endings = processes.wait(std::chrono::seconds(10));
+    EXPECT_LT(std::chrono::steady_clock::now() - killed, std::chrono::seconds(2));
+    for (int rank = 0; rank < kRanks; ++rank)
+      if (rank != victim) {
+        EXPECT_EQ(endings[static_cast<size_t>(rank)].exit_code, kNoticed)
+            << "round " << round << " rank " << rank << " of victim " << victim;
+      }
+    remove_stale_segments();
+    EXPECT_FALSE(std::filesystem::exists(text(kSegmentFolder, "/", name)));
+  }
+  ::unsetenv(RankRoll::kVariable);
+  ::unsetenv("TRIREME_FLIGHT_DIR");
+}
+
+TEST(KillProcs, InsideInitIsNoticedByName) {
+  kill_in([](Group& world, int, int) { barrier(world); }, std::chrono::milliseconds(2));
+}
+
+TEST(KillProcs, InsideSplitIsNoticedByName) {
+  kill_in(
+      [](Group& world, int, int round) { split_and_meet(world, round); },
+      std::chrono::milliseconds(10));
+}
+
+TEST(KillProcs, InsideRenewIsNoticedByName) {
+  kill_in(abort_and_renew, std::chrono::milliseconds(10));
 }
 
 // What the dead rank was in the middle of, as its ring in the segment told the

@@ -1,16 +1,32 @@
 // `trireme run` with ranks that meet over shared memory.
+#include <filesystem>
+
 #include "run_case.h"
+#include "trireme/core/segment_file.h"
 
 namespace trireme::launch {
 namespace {
 
 class RunWorldProcs : public RunCase {
  protected:
-  std::unique_ptr<Launched> world(const Words& options, const std::string& mode) const {
+  std::unique_ptr<Launched> world(
+      const Words& options, const std::string& mode, int rank = 1) const {
     Words all = {TRIREME_PROGRAM, "run"};
     all.insert(all.end(), options.begin(), options.end());
-    all.insert(all.end(), {"--", WORLD_RANK, mark_.word(), mode});
+    all.insert(all.end(), {"--", WORLD_RANK, mark_.word(), mode, text(rank)});
     return std::make_unique<Launched>(all);
+  }
+
+  // A job whose ranks wait in their segment for one that never comes; its path.
+  std::string await_segment(Launched& launched) const {
+    EXPECT_TRUE(launched.says("segment ", 2) && launched.says("\n", 2));
+    const size_t begin = launched.out().find("trireme-");
+    const std::string path = text(
+        kSegmentFolder,
+        "/",
+        launched.out().substr(begin, launched.out().find('\n', begin) - begin));
+    EXPECT_TRUE(within(kLong, [&] { return std::filesystem::exists(path); })) << path;
+    return path;
   }
 };
 
@@ -31,6 +47,56 @@ TEST_F(RunWorldProcs, ARankThatExitsBeforeInitEndsTheOthers) {
       launched->err().find("[launch] rank 1 of 3 exited with code 9 after "),
       std::string::npos)
       << launched->err();
+}
+
+// Killed before it has left any trace in the segment: only the launcher knows of it.
+TEST_F(RunWorldProcs, ARankThatIsKilledBeforeInitIsKnownToTheOthers) {
+  for (const int rank : {0, 1}) {
+    const Stopwatch watch;
+    const auto launched =
+        world({"-n", "3", "--grace", "1000"}, "kill_before_init", rank);
+    EXPECT_EQ(launched->finish(), Ending{.exit_code = 137}) << launched->err();
+    EXPECT_LT(watch.passed(), 20s) << "they do not listen to SIGTERM";
+    EXPECT_EQ(
+        Launched::count(
+            launched->err(),
+            rank == 0 ? "expected rank 0 to start the world, but its process has ended"
+                      : "expected rank 1 to join the world, but its process has ended"),
+        3)
+        << "said by two, and quoted once:\n"
+        << launched->err();
+  }
+}
+
+TEST_F(RunWorldProcs, TheReportOnAKilledRankQuotesTheOthers) {
+  const auto launched = world({"-n", "3"}, "kill_after_init");
+  EXPECT_EQ(launched->finish(), Ending{.exit_code = 137}) << launched->err();
+  const size_t report =
+      launched->err().find("[launch] rank 1 of 3 was ended by SIGKILL");
+  ASSERT_NE(report, std::string::npos) << launched->err();
+  const std::string rest = launched->err().substr(report);
+  EXPECT_NE(rest.find("it wrote nothing to stderr, but rank "), std::string::npos)
+      << rest;
+  EXPECT_NE(rest.find("expected rank 1 to be alive"), std::string::npos) << rest;
+}
+
+TEST_F(RunWorldProcs, AJobThatIsStoppedWhileItStartsLeavesNoSegment) {
+  for (const int signal : {SIGINT, SIGTERM, SIGKILL}) {
+    const auto launched = world({"-n", "3"}, "late", 2);
+    const std::string path = await_segment(*launched);
+    launched->kill(signal);
+    launched->finish();
+    EXPECT_TRUE(mark_.gone_within(10s));
+    EXPECT_TRUE(within(10s, [&] { return !std::filesystem::exists(path); })) << path;
+  }
+}
+
+TEST_F(RunWorldProcs, AKilledKeeperLeavesNoSegmentEither) {
+  const auto launched = world({"-n", "3"}, "late", 2);
+  const std::string path = await_segment(*launched);
+  ::kill(keeper_of(*launched), SIGKILL);
+  EXPECT_EQ(launched->finish(), Ending{.exit_code = 1});
+  EXPECT_FALSE(std::filesystem::exists(path));
 }
 
 TEST_F(RunWorldProcs, ARestartDoesNotMeetAnOldRank) {

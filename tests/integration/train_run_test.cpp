@@ -140,6 +140,9 @@ TEST_F(TrainRunProcs, EndsWithAReasonWhenOneRankIsKilledAndGoesOn) {
   EXPECT_NE(ending.exit_code, 0);
   EXPECT_NE(ending.exit_code, 75) << "what was killed was not asked to stop";
   expect(launched.err(), "SIGKILL");
+  expect(launched.err(), "ended without leaving");
+  expect(launched.err(), "give the same command with --checkpoint.resume auto");
+  expect(launched.err(), "it wrote nothing to stderr, but rank ");
   EXPECT_TRUE(mark_.gone_within(10s));
   const auto latest = ckpt::latest_checkpoint(run_ / "checkpoint");
   ASSERT_TRUE(latest);

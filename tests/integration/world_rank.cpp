@@ -1,9 +1,14 @@
 // A rank that meets the others over shared memory, for tests of `trireme run`.
 //
-//   world_rank MARK [exit_before_init | linger]
+//   world_rank MARK [MODE [RANK]]
 //
-// The first lets rank 1 leave with 9 before it has met anybody. The second lets rank 0
-// fail in the first attempt, while rank 1, which ignores SIGTERM, stays in the world.
+// Modes, in which RANK (1 if none is given) is the odd one out:
+//   exit_before_init  it leaves with 9 before it has met anybody
+//   kill_before_init  it is killed then; the others do not listen to SIGTERM
+//   kill_after_init   it is killed when all have met; the others wait for it
+//   late              it never comes; the others say which segment they wait in
+//   linger            rank 0 fails in the first attempt, while rank 1, which ignores
+//                     SIGTERM, stays in the world
 #include <csignal>
 #include <cstdlib>
 #include <iostream>
@@ -14,6 +19,8 @@
 
 #include "trireme/comm/collectives.h"
 #include "trireme/comm/init.h"
+#include "trireme/core/environment.h"
+#include "trireme/core/segment_file.h"
 
 namespace {
 
@@ -26,14 +33,29 @@ std::string variable(const char* name) {
 
 int main(int argc, char** argv) try {
   const std::string mode = argc > 2 ? argv[2] : "";
+  const bool odd = variable("RANK") == (argc > 3 ? argv[3] : "1");
   const bool first = variable("TORCHELASTIC_RESTART_COUNT") == "0";
-  if (mode == "exit_before_init" && variable("RANK") == "1")
+  if (mode == "exit_before_init" && odd)
     return 9;
-  if (mode == "linger" && first)
+  if (mode == "kill_before_init" && odd)
+    ::raise(SIGKILL);
+  if ((mode == "linger" && first) || mode == "kill_before_init")
     std::signal(SIGTERM, SIG_IGN);
+  while (mode == "late" && odd)
+    ::pause();
+  if (mode == "late")
+    std::cout << "segment "
+              << trireme::segment_name(
+                     trireme::read_launch_env(trireme::Environment::of_process()))
+              << std::endl;
   const trireme::comm::Group world = trireme::comm::init();
   at::Tensor number = at::full({1}, world.rank() + 1);
   trireme::comm::all_reduce(world, number);
+  if (mode == "kill_after_init") {
+    if (odd)
+      ::raise(SIGKILL);
+    trireme::comm::barrier(world);
+  }
   if (mode == "linger" && first) {
     if (world.rank() == 0)
       ::_exit(3);

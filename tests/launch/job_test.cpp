@@ -119,6 +119,51 @@ TEST(Job, NamesTheFirstFailureAndKnowsThoseOfTheSameMoment) {
   EXPECT_EQ(course.job.exit_code(), 139);
 }
 
+TEST(Job, ListensToTheOthersBeforeItStopsThem) {
+  Course course({.ranks = 4, .grace = 5s, .listen = 1s});
+  course.job.ended(1, kKilled);
+  course.expect(Kind::Wait);
+  EXPECT_EQ(course.job.wake(), course.now + 1s);
+  course.job.ended(3, kThree);
+  course.job.ended(2, kGood);
+  course.now += 1s - 1ms;
+  course.expect(Kind::Wait);
+  course.now += 1ms;
+  course.expect(Kind::Signal, SIGTERM);
+  EXPECT_EQ(course.job.wake(), course.now + 5s);
+  course.job.ended(0, kThree);
+  course.expect(Kind::Finish);
+  EXPECT_EQ(course.job.failed(), std::vector<int>{1});
+  EXPECT_EQ(course.job.followed(), std::vector<int>{3}) << "not those that were told";
+  EXPECT_EQ(course.job.exit_code(), 137);
+}
+
+TEST(Job, IsOverWhenAllHaveEndedWhileItListened) {
+  Course course({.ranks = 2, .max_restarts = 1, .listen = 1h});
+  course.job.ended(1, kKilled);
+  course.expect(Kind::Wait);
+  course.job.ended(0, kThree);
+  course.expect(Kind::Start);
+  EXPECT_TRUE(course.job.followed().empty()) << "of the attempt before";
+  course.job.ended(0, kGood);
+  course.job.ended(1, kGood);
+  course.expect(Kind::Finish);
+  EXPECT_EQ(course.job.exit_code(), 0);
+}
+
+TEST(Job, AWishToStopEndsTheListening) {
+  for (const bool abandoned : {false, true}) {
+    Course course({.ranks = 2, .listen = 1h});
+    course.job.ended(1, kThree);
+    course.expect(Kind::Wait);
+    if (abandoned)
+      course.job.abandon();
+    else
+      course.job.stop(SIGINT);
+    course.expect(Kind::Signal, abandoned ? SIGTERM : SIGINT);
+  }
+}
+
 TEST(Job, PassesOnTheSignalThatAsksToStop) {
   for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT}) {
     Course course({.ranks = 2});

@@ -123,6 +123,30 @@ TEST_F(KeeperProcs, ReportsTheFirstFailureWithTheEndOfItsStderr) {
       << err();
 }
 
+// Of a rank that was killed only the others can tell, and they get a moment to do so.
+TEST_F(KeeperProcs, QuotesTheOthersWhereTheFailedRankSaidNothing) {
+  start(
+      {.ranks = 3},
+      {"1:raise=9", "0:sleep=100", "0:error=rank 1 is dead", "0:exit=1", "hang"});
+  EXPECT_EQ(outcome().exit_code, 137);
+  EXPECT_NE(
+      err().find(
+          "; the other ranks are stopped; it wrote nothing to stderr, but rank 0 then "
+          "did:\n    rank 1 is dead\n"),
+      std::string::npos)
+      << err();
+  EXPECT_EQ(err().find("at the same moment"), std::string::npos) << err();
+}
+
+TEST_F(KeeperProcs, QuotesTheOthersBeforeARestart) {
+  start(
+      {.ranks = 2, .max_restarts = 1},
+      {"1:raise=9", "0:sleep=50", "0:error=it is gone", "0:exit=1"});
+  EXPECT_EQ(outcome().exit_code, 137);
+  EXPECT_EQ(Launched::count(err(), "but rank 0 then did:\n    it is gone\n"), 2)
+      << err();
+}
+
 // More ranks have printed something than the relay looks at in one turn, and the last
 // one has ended when the keeper comes to look.
 TEST_F(KeeperProcs, ReportsWhatIsStillInThePipeOfAnEndedRank) {

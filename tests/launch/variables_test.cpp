@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "trireme/core/launch_env.h"
+#include "trireme/core/segment_file.h"
 
 namespace trireme::launch {
 namespace {
@@ -61,6 +62,15 @@ TEST(RankVariables, AreWhatCommInitReads) {
   EXPECT_EQ(launch.restart_count, 1);
 }
 
+TEST(RankVariables, NameTheJobAsItsLauncherDoes) {
+  const LaunchEnv read =
+      read_launch_env(Environment(rank_variables(place(), 3, Environment(), {})));
+  EXPECT_EQ(segment_name(read), segment_name(launch_env(place())));
+  JobPlace other = place();
+  ++other.restart_count;
+  EXPECT_NE(segment_name(read), segment_name(launch_env(other)));
+}
+
 TEST(RankVariables, WinOverWhatWasSetBefore) {
   const Environment inherited{
       {"RANK", "7"},
@@ -91,6 +101,17 @@ TEST(RankVariables, GiveEachRankAtLeastOneThread) {
   JobPlace crowded = place();
   crowded.ranks = kCores + 1;
   EXPECT_EQ(rank_variables(crowded, 0, Environment(), {}).at("OMP_NUM_THREADS"), "1");
+}
+
+TEST(RankVariables, KeepIdleThreadsFromSpinningWhereRanksOutnumberCores) {
+  EXPECT_FALSE(
+      rank_variables(place(), 0, Environment(), {}).contains("OMP_WAIT_POLICY"));
+  JobPlace crowded = place();
+  crowded.ranks = kCores + 1;
+  EXPECT_EQ(
+      rank_variables(crowded, 0, Environment(), {}).at("OMP_WAIT_POLICY"), "PASSIVE");
+  const Environment active{{"OMP_WAIT_POLICY", "ACTIVE"}};
+  EXPECT_EQ(rank_variables(crowded, 0, active, {}).at("OMP_WAIT_POLICY"), "ACTIVE");
 }
 
 TEST(FreePort, CanBeListenedAt) {

@@ -35,6 +35,7 @@ struct BenchCommand {
   std::string compare;
   std::string worker;
   int worker_threads = 0;
+  bool worker_led = false;
 };
 
 // A benchmark: how it runs, and what its own worker processes do.
@@ -45,7 +46,8 @@ struct Bench {
 };
 
 int work_comm(const BenchCommand& command) {
-  return run_comm_worker({.thread_ranks = command.worker_threads});
+  return run_comm_worker(
+      {.thread_ranks = command.worker_threads, .led = command.worker_led});
 }
 
 int work_ddp(const BenchCommand&) {
@@ -200,6 +202,7 @@ void add_bench(CLI::App& app, int& exit_code) {
       ->type_name("N");
   // How the benchmark starts its own workers; an empty group hides them from --help.
   bench->add_option("--worker", command->worker)->group("");
+  bench->add_flag("--worker-led", command->worker_led)->group("");
   bench->add_option("--worker-threads", command->worker_threads)
       ->check(CLI::Range(1, 1024))
       ->group("");

@@ -12,6 +12,15 @@
 namespace trireme::bench {
 namespace {
 
+// What all ranks together took of one core while they waited, in percent.
+double share_of_core(const Rows& rows) {
+  double seconds = 0;
+  for (const auto& row : rows)
+    for (const double spent : row)
+      seconds += spent;
+  return 100 * seconds / std::chrono::duration<double>(kLateRank).count();
+}
+
 // The workers of one number of ranks, started when they are first needed.
 class Teams {
  public:
@@ -29,6 +38,8 @@ class Teams {
       if (side.team == CommTeam::Gloo && !gloo_.missing.empty())
         return {};
       const Rows rows = get(side.team, ranks).ask(to_line(side.job), kAnswerLimit);
+      if (side.job.op == "wait")
+        return {share_of_core(rows)};
       auto times = side.job.op == "abort" ? spread(rows) : slowest(rows);
       for (double& time : times)
         time *= 1e6;
@@ -71,9 +82,25 @@ class Teams {
     if (team == CommTeam::Shm)
       return std::make_unique<WorkerTeam>(
           "shm", rank_starts(command, ranks, variables));
+    if (team == CommTeam::Launched)
+      return std::make_unique<WorkerTeam>(
+          "launched", launched_start(command, ranks, variables));
     command.insert(command.end(), {"--worker-threads", text(ranks)});
     const std::vector<WorkerStart> one{{.command = command, .variables = variables}};
     return std::make_unique<WorkerTeam>("local", one);
+  }
+
+  // One process to talk to: the launcher, whose stdin is rank 0's.
+  std::vector<WorkerStart> launched_start(
+      const std::vector<std::string>& worker,
+      int ranks,
+      Environment::Variables variables) const {
+    std::vector<std::string> command{
+        (program_.parent_path() / "trireme").string(), "run", "-n", text(ranks), "--"};
+    command.insert(command.end(), worker.begin(), worker.end());
+    command.push_back("--worker-led");
+    variables["TRIREME_TIMEOUT"] = "86400";  // others measure while it waits for a job
+    return {{.command = command, .variables = variables}};
   }
 
   std::filesystem::path program_;
@@ -84,7 +111,11 @@ class Teams {
 
 Record measure_case(const CommCase& one, Teams& teams, RoundPlan plan) {
   Record record{
-      .bench = "comm", .name = one.name, .limit = one.limit, .goal = one.goal};
+      .bench = "comm",
+      .name = one.name,
+      .limit = one.limit,
+      .goal = one.goal,
+      .unit = one.unit};
   Round peer;
   if (one.peer)
     peer = [&] { return teams.measure(*one.peer, one.ranks); };

@@ -9,8 +9,9 @@
 
 namespace trireme::bench {
 
-/// Who measures: our processes over shm, our threads over local, or gloo's processes.
-enum class CommTeam { Shm, Local, Gloo };
+/// Who measures: our processes over shm, the same as `trireme run` starts and pins
+/// them, our threads over local, or gloo's processes.
+enum class CommTeam { Shm, Launched, Local, Gloo };
 
 /// One side of a case.
 struct CommSide {
@@ -25,8 +26,9 @@ struct CommCase {
   CommSide ours;
   std::optional<CommSide> peer;
   std::optional<double> goal;
-  /// In microseconds.
+  /// In `unit`.
   std::optional<double> limit;
+  std::string unit = "us";
 };
 
 /// All cases, those of one number of ranks together.

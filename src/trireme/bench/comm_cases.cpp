@@ -80,6 +80,30 @@ CommCase local_against_shm(const std::string& op, int64_t bytes) {
       .limit = {}};
 }
 
+// Through `trireme run`, which gives each rank cores of its own.
+CommCase pinned_against_unpinned(const std::string& op, int64_t bytes) {
+  return {
+      .name = text(op, " ", size_text(bytes), ", trireme run against unpinned"),
+      .ranks = 2,
+      .ours = side(CommTeam::Launched, op, bytes),
+      .peer = side(CommTeam::Shm, op, bytes),
+      .goal = 1 / 1.2,
+      .limit = {}};
+}
+
+CommCase waiting_within(int ranks, double limit_percent) {
+  return {
+      .name = text(ranks, " ranks wait for one, share of a core"),
+      .ranks = ranks,
+      .ours =
+          {.team = CommTeam::Shm,
+           .job = {.op = "wait", .warm_up = 0, .repetitions = 1}},
+      .peer = {},
+      .goal = {},
+      .limit = limit_percent,
+      .unit = "%"};
+}
+
 CommCase abort_within(CommTeam team, double limit_us) {
   return {
       .name = text("abort wakes 3 others, ", team == CommTeam::Shm ? "shm" : "local"),
@@ -108,11 +132,15 @@ std::vector<CommCase> comm_cases() {
       local_against_shm("all_reduce", kMiB),
       local_against_shm("all_reduce", 64 * kMiB),
       local_against_shm("ping_pong", 4 * kKiB),
+      pinned_against_unpinned("all_reduce", 4),
+      pinned_against_unpinned("all_reduce", 64 * kKiB),
+      pinned_against_unpinned("ping_pong", 4 * kKiB),
       abort_within(CommTeam::Shm, 100e3),
       abort_within(CommTeam::Local, 100e3),
       against_gloo("all_reduce", 4, 10, 8),
       against_gloo("all_reduce", kMiB, 15, 8),
       against_gloo("all_reduce", 64 * kMiB, 3.5, 8),
+      waiting_within(64, 5),
   };
 }
 

@@ -1,12 +1,16 @@
 #include "trireme/bench/comm_worker.h"
 
 #include <chrono>
+#include <cstring>
+#include <ctime>
 #include <functional>
 #include <iostream>
 #include <thread>
 
 #include <ATen/Parallel.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/zeros.h>
 
 #include "trireme/comm/channel.h"
 #include "trireme/comm/collectives.h"
@@ -134,6 +138,24 @@ Timed abort_and_renew(comm::Group& world) {
   };
 }
 
+double cpu_seconds() {
+  timespec time{};
+  ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+}
+
+// The CPU time of a rank while all wait for rank 0.
+Timed wait_for_late_rank(const comm::Group& world) {
+  return [world] {
+    comm::barrier(world);
+    const double before = cpu_seconds();
+    if (world.rank() == 0)
+      std::this_thread::sleep_for(kLateRank);
+    comm::barrier(world);
+    return cpu_seconds() - before;
+  };
+}
+
 Timed prepare(comm::Group& world, const CommJob& job) {
   if (job.op == "all_reduce")
     return all_reduce(world, job);
@@ -141,8 +163,10 @@ Timed prepare(comm::Group& world, const CommJob& job) {
     return ping_pong(world, job);
   if (job.op == "abort")
     return abort_and_renew(world);
+  if (job.op == "wait")
+    return wait_for_late_rank(world);
   throw InvalidArgument(
-      text("[bench] expected op all_reduce, ping_pong or abort, got ", job.op));
+      text("[bench] expected op all_reduce, ping_pong, abort or wait, got ", job.op));
 }
 
 // The operations in use, with their tensors. Two, because a case may compare two.
@@ -164,6 +188,48 @@ class Prepared {
  private:
   std::vector<std::pair<std::string, Timed>> ops_;
 };
+
+std::vector<double> measure(
+    comm::Group& world, Prepared& prepared, const std::string& line) {
+  const CommJob job = parse_comm_job(line);
+  const Timed& op = prepared.get(world, job);
+  for (int i = 0; i < job.warm_up; ++i)
+    op();
+  std::vector<double> row;
+  for (int i = 0; i < job.repetitions; ++i)
+    row.push_back(op());
+  return row;
+}
+
+// Rank 0's line on all ranks; nothing at the end.
+std::optional<std::string> hand_round(
+    const comm::Group& world, const std::optional<std::string>& line) {
+  at::Tensor length =
+      at::full({1}, line ? static_cast<int64_t>(line->size()) : -1, at::kLong);
+  comm::broadcast(world, length, 0);
+  const auto bytes = length.item<int64_t>();
+  if (bytes < 0)
+    return std::nullopt;
+  at::Tensor letters = at::zeros({bytes}, at::kByte);
+  if (line)
+    std::memcpy(letters.data_ptr(), line->data(), line->size());
+  comm::broadcast(world, letters, 0);
+  return std::string(static_cast<const char*>(letters.data_ptr()), letters.numel());
+}
+
+// Every rank's row; they are equally long.
+Rows gather_rows(const comm::Group& world, const std::vector<double>& row) {
+  const auto length = static_cast<int64_t>(row.size());
+  const at::Tensor mine = at::empty({length}, at::kDouble);
+  std::copy(row.begin(), row.end(), mine.data_ptr<double>());
+  at::Tensor all = at::empty({length * world.size()}, at::kDouble);
+  comm::all_gather(world, all, mine);
+  const double* values = all.const_data_ptr<double>();
+  Rows rows;
+  for (int rank = 0; rank < world.size(); ++rank, values += length)
+    rows.emplace_back(values, values + length);
+  return rows;
+}
 
 }  // namespace
 
@@ -213,18 +279,27 @@ void Desk::send(const std::string& line) {
 void serve_comm(comm::Group world, Desk& desk, int seat) {
   try {
     Prepared prepared;
-    while (const auto line = desk.next(seat)) {
-      const CommJob job = parse_comm_job(*line);
-      const Timed& op = prepared.get(world, job);
-      for (int i = 0; i < job.warm_up; ++i)
-        op();
-      std::vector<double> row;
-      for (int i = 0; i < job.repetitions; ++i)
-        row.push_back(op());
-      desk.answer(seat, std::move(row));
-    }
+    while (const auto line = desk.next(seat))
+      desk.answer(seat, measure(world, prepared, *line));
   } catch (const std::exception& error) {
     desk.fail(error.what());
+    throw;
+  }
+}
+
+void serve_led_comm(comm::Group world, Desk& desk) {
+  const bool leads = world.rank() == 0;
+  try {
+    Prepared prepared;
+    while (const auto line =
+               hand_round(world, leads ? desk.next(0) : std::optional<std::string>())) {
+      Rows rows = gather_rows(world, measure(world, prepared, *line));
+      for (int seat = 0; leads && seat < world.size(); ++seat)
+        desk.answer(seat, std::move(rows[static_cast<size_t>(seat)]));
+    }
+  } catch (const std::exception& error) {
+    if (leads)
+      desk.fail(error.what());
     throw;
   }
 }
@@ -242,6 +317,13 @@ int run_comm_worker(const CommWorkerOptions& options) {
       });
     } else {
       const comm::Group world = comm::init();
+      if (options.led) {
+        Desk seats(world.size(), std::cin, std::cout);
+        if (world.rank() == 0)
+          ready();
+        serve_led_comm(world, seats);
+        return 0;
+      }
       ready();
       serve_comm(world, desk, 0);
     }

@@ -45,10 +45,16 @@ class Desk {
 /// rank's whole world, since the job "abort" stops and renews it.
 void serve_comm(comm::Group world, Desk& desk, int seat);
 
+/// The same for a rank that was started by a launcher, which passes nothing on but to
+/// rank 0: that one has the desk, with a seat for every rank, and leads the others.
+void serve_led_comm(comm::Group world, Desk& desk);
+
 struct CommWorkerOptions {
   /// 0: this process is one rank of the world that its variables describe. Else: it is
   /// a whole world of so many threads.
   int thread_ranks = 0;
+  /// Whether only rank 0 has jobs to read, as under a launcher.
+  bool led = false;
 };
 
 /// The worker process: reads jobs from stdin, answers on stdout. Returns its exit code.

@@ -1,5 +1,6 @@
 // What the benchmark and its workers say to each other: one line of JSON a time.
 #pragma once
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <iosfwd>
@@ -13,7 +14,8 @@ using Rows = std::vector<std::vector<double>>;
 
 /// What a worker of `bench comm` has to measure. bench/peers/comm.py reads the same.
 struct CommJob {
-  /// "all_reduce", "ping_pong" or "abort".
+  /// "all_reduce", "ping_pong", "abort", or "wait": rank 0 is late for a barrier, and
+  /// the row is the CPU time that the rank spends until it comes.
   std::string op = "all_reduce";
   int64_t bytes = 4;
   /// "float32" or "bfloat16".
@@ -24,6 +26,9 @@ struct CommJob {
   int warm_up = 1;
   int repetitions = 1;
 };
+
+/// For how long rank 0 is late in the job "wait".
+inline constexpr auto kLateRank = std::chrono::seconds(2);
 
 std::string to_line(const CommJob& job);
 /// InvalidArgument for a line that is no job.

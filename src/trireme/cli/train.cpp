@@ -75,6 +75,14 @@ int terminal_width() {
   return size.ws_col == 0 ? 80 : size.ws_col;
 }
 
+// What the user of `trireme train` can do when another rank has died.
+std::string way_on(const train::Config& config) {
+  return config.checkpoint.enable
+             ? "; to go on from the last checkpoint, give the same command with "
+               "--checkpoint.resume auto"
+             : "; start the job again";
+}
+
 int run_training(train::Config config, int ranks) {
   // Ranks inherit it: told to stop while they start, they end as one that can go on.
   const train::StopSignal stop(launch::kResumable);
@@ -83,14 +91,18 @@ int run_training(train::Config config, int ranks) {
     config.metrics.progress = "bar";
   return run_ranks(ranks, [&](const comm::Group& world) {
     stop.defer();
-    const train::TrainResult result = train::train(
-        world,
-        config,
-        {.progress = &std::cerr,
-         .report = &std::cout,
-         .width = width > 0 ? width : 80,
-         .should_stop = [&stop] { return stop.raised(); }});
-    return result.stopped ? launch::kResumable : 0;
+    try {
+      const train::TrainResult result = train::train(
+          world,
+          config,
+          {.progress = &std::cerr,
+           .report = &std::cout,
+           .width = width > 0 ? width : 80,
+           .should_stop = [&stop] { return stop.raised(); }});
+      return result.stopped ? launch::kResumable : 0;
+    } catch (const PeerError& error) {
+      throw PeerError(error.rank(), error.what() + way_on(config));
+    }
   });
 }
 

@@ -41,6 +41,9 @@ constexpr std::array kKnown = {
     KnownVariable{
         "TRIREME_PYTHON", "benches and tests beside PyTorch: the python that has it"},
     KnownVariable{
+        "TRIREME_RANK_ROLL",
+        "comm::init(): where the launcher tells which ranks have ended; it sets it"},
+    KnownVariable{
         "TRIREME_TIMEOUT",
         "comm::init(): the deadline of every call, in seconds",
         [](const Environment& env) { read_timeout(env); }},

@@ -50,16 +50,23 @@ std::string private_root() {
       temporary && *temporary ? temporary : "/tmp", "/trireme-flight-", geteuid());
 }
 
-// Makes the folder; true if it was not there before. Our own corner of the temporary
-// folder must be ours: somebody else may have been there first.
+// Our own corner of the temporary folder must be ours: somebody else may have been
+// there first, with a link to what is ours elsewhere. A folder that was asked for may
+// be any.
+bool is_safe(const std::filesystem::path& folder) {
+  if (folder.parent_path() != private_root())
+    return true;
+  struct stat status {};
+  return ::lstat(private_root().c_str(), &status) == 0 && S_ISDIR(status.st_mode) &&
+         status.st_uid == geteuid();
+}
+
+// Makes the folder; true if it was not there before.
 bool make_folder(const std::filesystem::path& folder) {
-  if (folder.parent_path() == private_root()) {
+  if (folder.parent_path() == private_root())
     ::mkdir(private_root().c_str(), 0700);
-    struct stat status {};
-    if (::lstat(private_root().c_str(), &status) != 0 || !S_ISDIR(status.st_mode) ||
-        status.st_uid != geteuid())
-      throw InvalidArgument(text(private_root(), " is not a folder of this user"));
-  }
+  if (!is_safe(folder))
+    throw InvalidArgument(text(private_root(), " is not a folder of this user"));
   return std::filesystem::create_directories(folder);
 }
 
@@ -96,7 +103,7 @@ FlightRecorder::FlightRecorder(
       keep_(std::move(keep)) {
   // A job must not find an earlier one's records in its folder. Rank 0 clears what a
   // larger world left, too.
-  if (folder_.empty())
+  if (folder_.empty() || !is_safe(folder_))
     return;
   ::unlink(file_of(rank_).c_str());
   for (int old = size_; rank_ == 0 && ::unlink(file_of(old).c_str()) == 0; ++old) {

@@ -5,11 +5,14 @@
 #include <thread>
 #include <vector>
 
+#include <ATen/Parallel.h>
+
 #include "trireme/comm/backend.h"
 #include "trireme/comm/local/local_world.h"
 #include "trireme/core/environment.h"
 #include "trireme/core/error.h"
 #include "trireme/core/log.h"
+#include "trireme/core/machine.h"
 
 namespace trireme::comm {
 namespace {
@@ -31,6 +34,7 @@ std::exception_ptr run_rank(
     const std::function<void(const Group&)>& body,
     const LocalOptions& options) {
   set_log_rank(rank, ranks);
+  at::set_num_threads(options.threads);  // each thread has its own number
   Group group;
   try {
     group = Group(
@@ -83,9 +87,14 @@ void run_threads(
     int ranks,
     const JoinWorld& join,
     const std::function<void(const Group&)>& body,
-    const LocalOptions& options) {
+    const LocalOptions& given) {
   if (ranks < 1)
     throw InvalidArgument(text("[comm] expected at least one rank, got ", ranks));
+  // The ranks share what this thread had for itself.
+  const int threads_before = at::get_num_threads();
+  LocalOptions options = given;
+  if (options.threads <= 0)
+    options.threads = threads_per_rank(threads_before, ranks);
   std::vector<std::exception_ptr> errors(static_cast<size_t>(ranks));
   std::vector<std::thread> threads;
   threads.reserve(errors.size());
@@ -106,6 +115,7 @@ void run_threads(
   }
   for (std::thread& thread : threads)
     thread.join();
+  at::set_num_threads(threads_before);  // also what later threads begin with
   // The rank where the trouble began says more than those that it took along.
   for (const bool peers_too : {false, true})
     for (const std::exception_ptr& error : errors)

@@ -30,6 +30,9 @@ Group init(const LaunchEnv& env, const InitOptions& options = {});
 /// What run_local() is told beyond the number of ranks.
 struct LocalOptions {
   std::chrono::milliseconds timeout = std::chrono::minutes(5);
+  /// Threads that a rank uses within an operation; 0: its share of the caller's
+  /// (at::get_num_threads()), at least one.
+  int threads = 0;
 };
 
 /// Runs `body` on `ranks` threads, each with its own rank, and waits for all. A rank

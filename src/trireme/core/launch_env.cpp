@@ -4,6 +4,8 @@
 
 #include "trireme/core/error.h"
 #include "trireme/core/escape.h"
+#include "trireme/core/machine.h"
+#include "trireme/core/parse_number.h"
 #include "trireme/core/slurm.h"
 
 namespace trireme {
@@ -229,6 +231,17 @@ LaunchEnv read_launch_env(const Environment& env) {
     return read_open_mpi(env);
   }
   return in_slurm_step(env) ? read_slurm(env) : LaunchEnv{};
+}
+
+int rank_threads(const Environment& env, int cores) {
+  // A list is for nested regions; its first number is what counts here.
+  const std::string_view set = env.find("OMP_NUM_THREADS").value_or("");
+  constexpr int kMostThreads = 4096;
+  if (const auto threads = parse_number<int>(set.substr(0, set.find(',')));
+      threads && *threads >= 1 && *threads <= kMostThreads) {
+    return *threads;
+  }
+  return threads_per_rank(cores, read_launch_env(env).local_world_size);
 }
 
 std::chrono::milliseconds read_timeout(const Environment& env) {

@@ -61,6 +61,11 @@ struct LaunchEnv {
 /// 4. A world of one.
 LaunchEnv read_launch_env(const Environment& env);
 
+/// How many threads this rank should use within an operation: OMP_NUM_THREADS where
+/// somebody has set it (our launcher and torchrun do), else its share of the `cores`
+/// that all ranks of this host have.
+int rank_threads(const Environment& env, int cores);
+
 /// The default deadline of blocking calls: TRIREME_TIMEOUT in seconds (above 0, at most
 /// a day), else 5 minutes.
 std::chrono::milliseconds read_timeout(const Environment& env);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cmath>
+#include <csignal>
 #include <cstdlib>
 #include <iomanip>
 #include <sched.h>
@@ -17,6 +18,8 @@
 
 namespace trireme {
 namespace {
+
+constexpr const char* kCgroups = "/sys/fs/cgroup";
 
 std::string read_or_empty(const std::string& path) {
   return read_text_file(path).value_or("");
@@ -48,17 +51,30 @@ std::vector<int> allowed_cpus() {
   return ids;
 }
 
+int cpu_quota() {
+  const auto quota = find_cpu_quota(read_or_empty("/proc/self/cgroup"), kCgroups);
+  return quota ? static_cast<int>(std::clamp(std::floor(*quota), 1.0, 1e6)) : 0;
+}
+
 int available_cores() {
   int cores = static_cast<int>(allowed_cpus().size());
   if (cores == 0) {
     cores = static_cast<int>(std::thread::hardware_concurrency());
   }
-  const auto quota =
-      find_cpu_quota(read_or_empty("/proc/self/cgroup"), "/sys/fs/cgroup");
-  if (quota && *quota < cores) {
-    cores = static_cast<int>(std::floor(*quota));
+  if (const int quota = cpu_quota(); quota > 0) {
+    cores = std::min(cores, quota);
   }
   return std::max(1, cores);
+}
+
+int threads_per_rank(int cores, int ranks) {
+  return std::max(1, cores / std::max(1, ranks));
+}
+
+std::uint64_t available_memory_bytes() {
+  const auto limit = find_memory_limit(read_or_empty("/proc/self/cgroup"), kCgroups);
+  const std::uint64_t memory = parse_memory_total(read_or_empty("/proc/meminfo"));
+  return limit && (memory == 0 || *limit < memory) ? *limit : memory;
 }
 
 Machine describe_machine() {
@@ -68,7 +84,7 @@ Machine describe_machine() {
     machine.cpu = architecture();
   }
   machine.cores = available_cores();
-  machine.memory_bytes = parse_memory_total(read_or_empty("/proc/meminfo"));
+  machine.memory_bytes = available_memory_bytes();
   return machine;
 }
 
@@ -95,7 +111,7 @@ SharedMemoryLimits shared_memory_limits(const std::string& path) {
   struct statvfs room {};
   if (statvfs(path.c_str(), &room) != 0) {
     throw NotSupported(text(
-        "[core] wanted a file system at ",
+        "[core] expected a file system at ",
         in_quotes(path),
         " for shared memory, got ",
         errno_text(errno),
@@ -109,6 +125,22 @@ std::uint64_t process_start_time(pid_t pid) {
   const auto stat =
       parse_process_stat(read_or_empty(text("/proc/", pid > 0 ? pid : 0, "/stat")));
   return stat && !stat->ended() ? stat->start_time : 0;
+}
+
+bool process_ended(pid_t pid, std::uint64_t start_time) {
+  if (pid <= 0) {
+    return true;
+  }
+  if (::kill(pid, 0) != 0 && errno == ESRCH) {
+    return true;
+  }
+  // Nothing to be read: descriptors may have run out, or /proc may be closed to us. It
+  // was alive a moment ago, so it is not called dead.
+  const auto stat = parse_process_stat(read_or_empty(text("/proc/", pid, "/stat")));
+  if (!stat) {
+    return false;
+  }
+  return stat->ended() || (start_time != 0 && stat->start_time != start_time);
 }
 
 std::uint64_t peak_memory_kib(pid_t pid) {

@@ -16,6 +16,20 @@ std::vector<int> allowed_cpus();
 /// allows, or the whole cores of its cgroup's quota if that is less; at least 1.
 int available_cores();
 
+/// The whole cores that the quota of this process's cgroup allows, at least 1; 0 if it
+/// has none. All processes of the cgroup share them.
+int cpu_quota();
+
+/// How many threads each of `ranks` ranks should use where all have `cores` cores
+/// together: an even share, at least one. The one place that decides it: for ranks that
+/// are processes (OMP_NUM_THREADS of the launcher, rank_threads()) and for threads
+/// (comm::run_local()).
+int threads_per_rank(int cores, int ranks);
+
+/// The memory that this process may use: the machine's, or the least limit of its
+/// cgroups if that is less; 0 if unknown.
+std::uint64_t available_memory_bytes();
+
 /// The machine as a benchmark or a bug report should name it.
 ///
 ///     std::cerr << to_string(describe_machine());  // AMD EPYC, 2 cores, 23.5 GiB
@@ -24,7 +38,7 @@ struct Machine {
   std::string cpu;
   /// What available_cores() says.
   int cores = 1;
-  /// The whole memory; 0 if unknown.
+  /// What available_memory_bytes() says.
   std::uint64_t memory_bytes = 0;
 };
 
@@ -50,6 +64,10 @@ SharedMemoryLimits shared_memory_limits(const std::string& path = "/dev/shm");
 /// but not with the same start time, so both together name a process. 0 if there is no
 /// such process, or if it has ended and only its parent has not noticed (a zombie).
 std::uint64_t process_start_time(pid_t pid);
+
+/// Whether the process that has started as `pid` at `start_time` (0: whenever) has
+/// ended; a zombie has. False while that cannot be known: unknown is not dead.
+bool process_ended(pid_t pid, std::uint64_t start_time);
 
 /// The most memory that process `pid` has had, in KiB; 0 if there is no such process.
 std::uint64_t peak_memory_kib(pid_t pid);

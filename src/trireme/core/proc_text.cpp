@@ -35,7 +35,8 @@ std::optional<double> quota_of(std::string_view quota, std::string_view period) 
   return static_cast<double>(*used) / static_cast<double>(*of);
 }
 
-void keep_least(std::optional<double>& least, std::optional<double> other) {
+template <class Value>
+void keep_least(std::optional<Value>& least, std::optional<Value> other) {
   if (other && (!least || *other < *least)) {
     least = other;
   }
@@ -57,6 +58,30 @@ std::optional<double> quota_in(const std::filesystem::path& folder) {
     return std::nullopt;
   }
   return quota_of(first_word(*quota), first_word(*period));
+}
+
+// Where cgroups are mounted, below the usual place, and by which name they are listed.
+struct CgroupTree {
+  const char* folder;
+  const char* controller;
+};
+
+// The folders from this process's cgroup up to the root: every level limits those
+// below. Inside a container the path may be that of the host; then only the root
+// exists, and it holds the container's own limit.
+std::vector<std::filesystem::path> cgroup_levels(
+    const CgroupTree& tree,
+    std::string_view cgroup,
+    const std::filesystem::path& mount) {
+  std::vector<std::filesystem::path> levels;
+  std::filesystem::path folder(parse_cgroup_path(cgroup, tree.controller));
+  while (true) {
+    levels.push_back(mount / tree.folder / folder.relative_path());
+    if (!folder.has_relative_path()) {
+      return levels;
+    }
+    folder = folder.parent_path();
+  }
 }
 
 }  // namespace
@@ -148,6 +173,11 @@ std::optional<double> parse_cpu_max(std::string_view cpu_max) {
   return words.size() == 2 ? quota_of(words[0], words[1]) : std::nullopt;
 }
 
+std::optional<std::uint64_t> parse_memory_max(std::string_view memory_max) {
+  const auto words = split(memory_max, kBlanks);
+  return words.size() == 1 ? parse_number<std::uint64_t>(words[0]) : std::nullopt;
+}
+
 std::string parse_cgroup_path(std::string_view cgroup, std::string_view controller) {
   for (std::string_view line : split(cgroup, "\n")) {
     // "4:cpu,cpuacct:/path", or "0::/path" for version 2; a path may hold colons.
@@ -175,24 +205,27 @@ std::string parse_cgroup_path(std::string_view cgroup, std::string_view controll
 
 std::optional<double> find_cpu_quota(
     std::string_view cgroup, const std::filesystem::path& mount) {
-  struct Tree {
-    const char* folder;
-    const char* controller;
-  };
   // The usual places: version 2 alone, beside version 1, and version 1 by either name.
-  constexpr Tree kTrees[] = {
+  constexpr CgroupTree kTrees[] = {
       {"", ""}, {"unified", ""}, {"cpu", "cpu"}, {"cpu,cpuacct", "cpu"}};
   std::optional<double> least;
-  for (const Tree& tree : kTrees) {
-    std::filesystem::path folder(parse_cgroup_path(cgroup, tree.controller));
-    // Every level limits those below. Inside a container the path may be that of the
-    // host; then only the root exists, and it holds the container's own limit.
-    while (true) {
-      keep_least(least, quota_in(mount / tree.folder / folder.relative_path()));
-      if (!folder.has_relative_path()) {
-        break;
+  for (const CgroupTree& tree : kTrees) {
+    for (const auto& folder : cgroup_levels(tree, cgroup, mount)) {
+      keep_least(least, quota_in(folder));
+    }
+  }
+  return least;
+}
+
+std::optional<std::uint64_t> find_memory_limit(
+    std::string_view cgroup, const std::filesystem::path& mount) {
+  constexpr CgroupTree kTrees[] = {{"", ""}, {"unified", ""}, {"memory", "memory"}};
+  std::optional<std::uint64_t> least;
+  for (const CgroupTree& tree : kTrees) {
+    for (const auto& folder : cgroup_levels(tree, cgroup, mount)) {
+      for (const char* file : {"memory.max", "memory.limit_in_bytes"}) {
+        keep_least(least, parse_memory_max(read_text_file(folder / file).value_or("")));
       }
-      folder = folder.parent_path();
     }
   }
   return least;

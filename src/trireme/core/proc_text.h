@@ -47,6 +47,11 @@ std::optional<ProcessStat> parse_process_stat(std::string_view stat);
 /// nothing for "max 100000" or other text.
 std::optional<double> parse_cpu_max(std::string_view cpu_max);
 
+/// The bytes that the text of memory.max (cgroup 2) or memory.limit_in_bytes (cgroup 1)
+/// allows; nothing for "max" or other text. Version 1 writes a number beyond any memory
+/// for "no limit".
+std::optional<std::uint64_t> parse_memory_max(std::string_view memory_max);
+
 /// The path of this process in the text of /proc/self/cgroup, for `controller` ("cpu"),
 /// or for cgroup 2 if it is empty. "/" if it is not there, or leads out of what is
 /// mounted.
@@ -55,6 +60,10 @@ std::string parse_cgroup_path(std::string_view cgroup, std::string_view controll
 /// The least CPU quota, in cores, on the way from this process's cgroup to the root,
 /// with cgroups mounted at `mount` (/sys/fs/cgroup); nothing if there is no quota.
 std::optional<double> find_cpu_quota(
+    std::string_view cgroup, const std::filesystem::path& mount);
+
+/// The same for memory, in bytes.
+std::optional<std::uint64_t> find_memory_limit(
     std::string_view cgroup, const std::filesystem::path& mount);
 
 }  // namespace trireme

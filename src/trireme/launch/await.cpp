@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "trireme/core/error.h"
+#include "trireme/core/segment_file.h"
 #include "trireme/launch/keeper.h"
 #include "trireme/launch/processes.h"
 
@@ -149,8 +150,10 @@ Outcome await_outcome(const KeeperLink& link) {
          errno == EINTR) {
   }
   // The ranks have died with their keeper; their children are still in its session.
-  if (packet.empty())
+  if (packet.empty()) {
     end_session(link.keeper, Deadline::after(std::chrono::seconds(5)));
+    remove_stale_segments();
+  }
   int status = 0;
   while (::waitpid(link.keeper, &status, 0) < 0 && errno == EINTR) {
   }

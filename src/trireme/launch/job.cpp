@@ -27,6 +27,14 @@ Step Job::next(Time now) {
         return conclude();
       if (asked_ == 0 && !failure_ && !abandoned_)
         return {};
+      phase_ = Phase::Listening;
+      wake_ = now + plan_.listen;
+      return next(now);
+    case Phase::Listening:
+      if (left_ == 0)
+        return conclude();
+      if (now < *wake_ && asked_ == 0 && !abandoned_)
+        return {};
       phase_ = Phase::Stopping;
       wake_ = now + plan_.grace;
       return {.kind = Step::Kind::Signal, .signal = asked_ != 0 ? asked_ : SIGTERM};
@@ -59,6 +67,7 @@ Step Job::conclude() {
   ++attempt_;
   failure_.reset();
   failed_.clear();
+  followed_.clear();
   phase_ = Phase::Ready;
   return next({});
 }
@@ -73,6 +82,8 @@ void Job::ended(int rank, const Ending& ending) {
     if (!failure_)
       failure_ = {.rank = rank, .ending = ending, .last_lines = {}};
     failed_.push_back(rank);
+  } else if (phase_ == Phase::Listening && !ending.good()) {
+    followed_.push_back(rank);
   }
 }
 

@@ -22,8 +22,9 @@ struct Step {
   int signal = 0;
 };
 
-/// A job's course: start, run, and on the first failure or wish to stop a signal, a
-/// time of grace, and SIGKILL; then perhaps all of it again.
+/// A job's course: start, run, and on the first wish to stop a signal, a time of grace,
+/// and SIGKILL. After a failure the others first get a moment to find out for
+/// themselves and to say so; then perhaps all of it again.
 ///
 ///     for (Step step = job.next(now); step.kind != Step::Kind::Wait;
 ///          step = job.next(now)) carry_out(step);
@@ -34,6 +35,8 @@ class Job {
     int ranks = 1;
     int max_restarts = 0;
     std::chrono::milliseconds grace = std::chrono::seconds(10);
+    /// The time between a failure and SIGTERM for the others.
+    std::chrono::milliseconds listen{0};
   };
   explicit Job(const Plan& plan);
 
@@ -60,12 +63,14 @@ class Job {
   const Failure* failure() const { return failure_ ? &*failure_ : nullptr; }
   /// The ranks that ended badly before the others were told to stop.
   const std::vector<int>& failed() const { return failed_; }
+  /// The ranks that ended badly after that, before they were told to stop.
+  const std::vector<int>& followed() const { return followed_; }
   /// Whether the failure is followed by another attempt.
   bool will_restart() const;
   int exit_code() const;
 
  private:
-  enum class Phase { Ready, Running, Stopping, Killing, Over };
+  enum class Phase { Ready, Running, Listening, Stopping, Killing, Over };
   Step conclude();
 
   Plan plan_;
@@ -75,6 +80,7 @@ class Job {
   std::vector<bool> running_;
   std::optional<Failure> failure_;
   std::vector<int> failed_;
+  std::vector<int> followed_;
   /// The signal that asked to stop, or 0.
   int asked_ = 0;
   bool hurry_ = false;

@@ -10,17 +10,20 @@
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <utility>
 
 #include "trireme/core/error.h"
+#include "trireme/core/segment_file.h"
 #include "trireme/launch/log_files.h"
 #include "trireme/launch/processes.h"
-#include "trireme/launch/variables.h"
 
 namespace trireme::launch {
 namespace {
 
 constexpr int kReportLines = 10;
 constexpr auto kSweepLimit = std::chrono::seconds(5);
+// For the others to notice that a rank has died, and to say what they know of it.
+constexpr auto kListen = std::chrono::seconds(1);
 
 int checked(int fd, const char* wanted) {
   if (fd < 0)
@@ -66,7 +69,8 @@ Keeper::Keeper(const KeeperPlan& plan, int front)
       job_(
           {.ranks = plan.options.ranks,
            .max_restarts = plan.options.max_restarts,
-           .grace = plan.options.grace}),
+           .grace = plan.options.grace,
+           .listen = kListen}),
       out_(STDOUT_FILENO),
       err_(STDERR_FILENO),
       pid_of_(static_cast<size_t>(plan.options.ranks), -1) {}
@@ -80,17 +84,21 @@ Outcome Keeper::run() {
   try {
     Step step;
     while ((step = job_.next(Clock::now())).kind != Step::Kind::Finish) {
-      if (step.kind == Step::Kind::Wait)
+      if (step.kind == Step::Kind::Wait) {
         wait_for_events(job_.wake());
-      else
+      } else {
+        report_failure();
         carry_out(step);
+      }
     }
+    report_failure();
     sweep();
     finish_output();
   } catch (...) {
     relay_
         .clear();  // to find processes takes descriptors, which may be what is missing
     end_children(Deadline::after(kSweepLimit));
+    remove_stale_segments();
     throw;
   }
   return {
@@ -109,30 +117,31 @@ void Keeper::carry_out(const Step& step) {
 }
 
 void Keeper::start_all() {
-  reported_ = false;
+  noted_ = false;
   rank_of_.clear();
   started_ = Clock::now();
-  const int port =
-      plan_.options.master_port != 0 ? plan_.options.master_port : free_port();
-  const Environment inherited = Environment::of_process();
-  for (int rank = 0; rank < plan_.options.ranks; ++rank)
-    start_one(rank, port, inherited);
-}
-
-void Keeper::start_one(int rank, int port, const Environment& inherited) {
   const Options& options = plan_.options;
   const JobPlace place{
       .ranks = options.ranks,
       .run_id = options.run_id,
       .master_addr = options.master_addr,
-      .master_port = port,
+      .master_port = options.master_port != 0 ? options.master_port : free_port(),
       .restart_count = job_.attempt(),
       .max_restarts = options.max_restarts,
       .cores = plan_.cores};
+  roll_ = RankRoll::create(segment_name(launch_env(place)), options.ranks);
+  const Environment inherited = Environment::of_process();
+  for (int rank = 0; rank < options.ranks; ++rank)
+    start_one(rank, place, inherited);
+}
+
+void Keeper::start_one(int rank, const JobPlace& place, const Environment& inherited) {
+  Environment::Variables more = plan_.options.variables;
+  more[RankRoll::kVariable] = roll_.path();
   RankStart start{
       .rank = rank,
       .body = &plan_.body,
-      .variables = rank_variables(place, rank, inherited, options.variables),
+      .variables = rank_variables(place, rank, inherited, more),
       .cpus = plan_.cpus.empty() ? std::vector<int>()
                                  : plan_.cpus[static_cast<size_t>(rank)],
       // As mpirun does: what is piped into the launcher is rank 0's.
@@ -267,16 +276,20 @@ void Keeper::reap() {
   std::stable_sort(batch.begin(), batch.end(), [](const Ended& a, const Ended& b) {
     return a.ending.signal != 0 && b.ending.signal == 0;
   });
+  for (const Ended& one : batch)
+    roll_.set_ended(one.rank);  // those who wait for it to join learn it from here
   for (const Ended& one : batch) {
     relay_.drain(one.rank);
     job_.ended(one.rank, one.ending);
   }
-  if (job_.failure() != nullptr && !reported_)
+  if (job_.failure() != nullptr && !noted_)
     note_failure();
+  if (job_.left() == 0)
+    report_failure();  // before the job forgets this attempt
 }
 
 void Keeper::note_failure() {
-  reported_ = true;
+  noted_ = true;
   failure_ = *job_.failure();
   failure_->last_lines = stderr_end(failure_->rank);
   const double seconds = std::chrono::duration<double>(Clock::now() - started_).count();
@@ -284,7 +297,7 @@ void Keeper::note_failure() {
   for (const int rank : job_.failed())
     if (rank != failure_->rank)
       others += text(others.empty() ? "" : ", ", rank);
-  std::string report = text(
+  report_ = text(
       "rank ",
       failure_->rank,
       " of ",
@@ -297,24 +310,41 @@ void Keeper::note_failure() {
       seconds,
       " s");
   if (!others.empty())
-    report += text("; at the same moment failed: ", others);
+    report_ += text("; at the same moment failed: ", others);
   if (job_.will_restart())
-    report += text(
+    report_ += text(
         "; all ranks are started again (restart ",
         job_.attempt() + 1,
         " of ",
         plan_.options.max_restarts,
         ")");
   else if (job_.left() > 0)
-    report += "; the other ranks are stopped";
+    report_ += "; the other ranks are stopped";
+}
+
+// Tells it when the others have had their moment: of a rank that was killed only they
+// can say something.
+void Keeper::report_failure() {
+  if (report_.empty())
+    return;
+  const std::string report = std::exchange(report_, {});
   if (failure_->ending.exit_code == kResumable) {
     // It has said itself why, and what it wrote is no trouble.
     say(report + "; it can go on from what it saved");
     return;
   }
-  say(report + (failure_->last_lines.empty() ? "; it wrote nothing to stderr"
-                                             : "; the end of its stderr:"));
-  err_.add(indented(failure_->last_lines, "    "));
+  if (!failure_->last_lines.empty()) {
+    say(report + "; the end of its stderr:");
+    err_.add(indented(failure_->last_lines, "    "));
+    return;
+  }
+  for (const int rank : job_.followed())
+    if (const std::string lines = stderr_end(rank); !lines.empty()) {
+      say(text(report, "; it wrote nothing to stderr, but rank ", rank, " then did:"));
+      err_.add(indented(lines, "    "));
+      return;
+    }
+  say(report + "; it wrote nothing to stderr");
 }
 
 std::string Keeper::stderr_end(int rank) const {
@@ -346,6 +376,8 @@ void Keeper::sweep() {
         ended,
         ended == 1 ? " process that the ranks had left behind was ended"
                    : " processes that the ranks had left behind were ended"));
+  // A job that was stopped while its ranks came together may have left its segment.
+  remove_stale_segments();
   relay_.clear();
   flush_consoles();
 }
@@ -372,6 +404,7 @@ void Keeper::leave() {
   ::close(front_);
   ::close(signals_);
   ::close(nothing_);
+  roll_ = {};
   relay_.close_in_child();
   out_.close_in_child();
   err_.close_in_child();

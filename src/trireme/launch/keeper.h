@@ -10,11 +10,13 @@
 #include <vector>
 
 #include "trireme/core/deadline.h"
+#include "trireme/core/rank_roll.h"
 #include "trireme/launch/console.h"
 #include "trireme/launch/job.h"
 #include "trireme/launch/options.h"
 #include "trireme/launch/rank_process.h"
 #include "trireme/launch/relay.h"
+#include "trireme/launch/variables.h"
 
 namespace trireme::launch {
 
@@ -49,7 +51,7 @@ class Keeper {
 
   void carry_out(const Step& step);
   void start_all();
-  void start_one(int rank, int port, const Environment& inherited);
+  void start_one(int rank, const JobPlace& place, const Environment& inherited);
   int make_stream(int rank, bool err);
   void signal_all(int signal);
   void wait_for_events(std::optional<Clock::time_point> wake);
@@ -58,6 +60,7 @@ class Keeper {
   void stop(int signal);
   void reap();
   void note_failure();
+  void report_failure();
   std::string stderr_end(int rank) const;
   void sweep();
   void flush_consoles();
@@ -78,8 +81,11 @@ class Keeper {
   std::map<pid_t, int> rank_of_;
   std::vector<pid_t> pid_of_;
   Clock::time_point started_;
+  RankRoll roll_;
   std::optional<Failure> failure_;
-  bool reported_ = false;
+  bool noted_ = false;
+  /// Of the failure that was noted; empty once it is told.
+  std::string report_;
 };
 
 /// What the keeper is called in lists of processes.

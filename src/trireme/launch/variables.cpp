@@ -1,6 +1,5 @@
 #include "trireme/launch/variables.h"
 
-#include <algorithm>
 #include <arpa/inet.h>
 #include <atomic>
 #include <cerrno>
@@ -10,6 +9,7 @@
 #include <unistd.h>
 
 #include "trireme/core/error.h"
+#include "trireme/core/machine.h"
 
 namespace trireme::launch {
 
@@ -41,8 +41,22 @@ Environment::Variables rank_variables(
   for (const auto& [name, value] : torchrun)
     all.insert_or_assign(name, value);
   all.try_emplace("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1");
-  all.try_emplace("OMP_NUM_THREADS", text(std::max(1, place.cores / place.ranks)));
+  all.try_emplace("OMP_NUM_THREADS", text(threads_per_rank(place.cores, place.ranks)));
+  // A thread that spins for work keeps another rank off its core.
+  if (place.ranks > place.cores)
+    all.try_emplace("OMP_WAIT_POLICY", "PASSIVE");
   return all;
+}
+
+LaunchEnv launch_env(const JobPlace& place) {
+  return {
+      .launcher = Launcher::Torchrun,
+      .world_size = place.ranks,
+      .local_world_size = place.ranks,
+      .master_addr = place.master_addr,
+      .master_port = place.master_port,
+      .run_id = place.run_id,
+      .restart_count = place.restart_count};
 }
 
 int free_port() {

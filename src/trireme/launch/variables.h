@@ -3,6 +3,7 @@
 #include <string>
 
 #include "trireme/core/environment.h"
+#include "trireme/core/launch_env.h"
 #include "trireme/launch/options.h"
 
 namespace trireme::launch {
@@ -20,7 +21,8 @@ struct JobPlace {
 };
 
 /// The variables of one rank: those of this process, over them `extra`, over both what
-/// torchrun would set. OMP_NUM_THREADS stays as it is where somebody has set it.
+/// torchrun would set. OMP_NUM_THREADS (and OMP_WAIT_POLICY, which is set where ranks
+/// outnumber cores) stays as it is where somebody has set it.
 ///
 ///     rank_variables(place, 2, Environment::of_process(), {})["RANK"];   // "2"
 Environment::Variables rank_variables(
@@ -28,6 +30,9 @@ Environment::Variables rank_variables(
     int rank,
     const Environment& inherited,
     const Environment::Variables& extra);
+
+/// The place of the job as its ranks will read it from those variables.
+LaunchEnv launch_env(const JobPlace& place);
 
 /// A port on this host that nobody uses now.
 int free_port();

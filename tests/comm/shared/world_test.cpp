@@ -1,5 +1,7 @@
 #include "trireme/comm/shared/world.h"
 
+#include <functional>
+#include <sched.h>
 #include <set>
 #include <thread>
 
@@ -7,6 +9,7 @@
 
 #include "trireme/comm/shared/shared_engine.h"
 #include "trireme/core/error.h"
+#include "trireme/core/machine.h"
 #include "trireme/testing/check.h"
 
 namespace trireme::comm {
@@ -18,7 +21,13 @@ using testing::message_of;
 /// A watch that believes what the test tells it.
 class ToldWatch : public PeerWatch {
  public:
-  bool is_dead(int rank) override { return dead.contains(rank); }
+  std::vector<int> find_dead() override {
+    ++looks;
+    return {dead.begin(), dead.end()};
+  }
+  bool sees_all() override { return all; }
+  int looks = 0;
+  bool all = true;
   std::set<int> dead;
 };
 
@@ -51,6 +60,76 @@ TEST(World, HasNoTroubleAtFirst) {
   const auto world = crew.join(0);
   EXPECT_EQ(world->trouble(kAll), nullptr);
   EXPECT_NO_THROW(world->check());
+}
+
+// Lets `waiting` look for trouble, as it does while it waits, until `done`; false if
+// that does not come.
+bool look_until(
+    const std::vector<const World*>& waiting, const std::function<bool()>& done) {
+  const Deadline deadline = Deadline::after(std::chrono::seconds(10));
+  while (!done() && !deadline.expired()) {
+    for (const World* world : waiting)
+      world->trouble(kAll);
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return done();
+}
+
+TEST(World, OneRankLooksForTheDeadOnBehalfOfAll) {
+  Crew crew;
+  const auto a = crew.join(0), b = crew.join(1);
+  crew.watch->looks = 0;
+  EXPECT_EQ(a->trouble(kAll), nullptr);
+  EXPECT_EQ(b->trouble(kAll), nullptr);
+  EXPECT_EQ(crew.watch->looks, 1) << "b leaves it to a";
+  // When a waits no longer, b takes over.
+  crew.watch->dead = {2};
+  EXPECT_TRUE(look_until({b.get()}, [&] { return b->control().stopped_by != 0; }));
+}
+
+TEST(World, ARankThatDoesNotSeeAllLooksForItselfAlone) {
+  Crew crew;
+  const auto a = crew.join(0), b = crew.join(1);
+  crew.watch->all = false;
+  crew.watch->looks = 0;
+  EXPECT_EQ(a->trouble(kAll), nullptr);
+  EXPECT_EQ(b->trouble(kAll), nullptr);
+  EXPECT_EQ(crew.watch->looks, 2);
+  crew.watch->all = true;
+  crew.watch->looks = 0;
+  EXPECT_TRUE(look_until({b.get()}, [&] { return crew.watch->looks > 0; }))
+      << "nobody has looked for it";
+}
+
+// The policy of a world of two ranks whose threads are pinned to these CPUs.
+WaitPolicy policy_of_pinned(int first, int second) {
+  const auto memory = std::make_shared<HeapMemory>();
+  const uint64_t control = make_world(*memory, 2);
+  std::vector<std::unique_ptr<World>> worlds;
+  for (const int cpu : {first, second})
+    std::thread([&] {
+      cpu_set_t one;
+      CPU_ZERO(&one);
+      CPU_SET(static_cast<size_t>(cpu), &one);
+      ASSERT_EQ(::sched_setaffinity(0, sizeof one, &one), 0);
+      worlds.push_back(std::make_unique<World>(WorldPlace{
+          .rank = static_cast<int>(worlds.size()),
+          .size = 2,
+          .memory = memory,
+          .control = control}));
+    }).join();
+  EXPECT_EQ(worlds[0]->policy().spin.count(), 0) << "while nothing is known";
+  worlds[0]->choose_policy();
+  return worlds[0]->policy();
+}
+
+// As our launcher pins ranks: each may use one core, and there is one for each.
+TEST(World, PinnedRanksSpinWhereEachHasACoreOfItsOwn) {
+  const auto cpus = allowed_cpus();
+  EXPECT_EQ(policy_of_pinned(cpus[0], cpus[0]).spin.count(), 0);
+  if (cpus.size() < 2 || available_cores() < 2)
+    GTEST_SKIP() << "there is only one core";
+  EXPECT_GT(policy_of_pinned(cpus[0], cpus[1]).spin.count(), 0);
 }
 
 TEST(World, StopsForEverybodyWithTheFirstReason) {

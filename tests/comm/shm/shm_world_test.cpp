@@ -1,8 +1,12 @@
 // Worlds of processes: how they start, fail and die.
 #include "trireme/comm/shm/shm_world.h"
 
+#include <atomic>
+#include <ctime>
+#include <iostream>
 #include <sched.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <thread>
@@ -66,6 +70,68 @@ TEST(ShmWorldProcs, TakesItsNameAwayOnceAllHaveCome) {
     EXPECT_EQ(world.backend(), "shm");
   });
   expect_all_well(processes);
+}
+
+// A rank that is through with its first world must not find the name of it again.
+TEST(ShmWorldProcs, MayBeStartedAgainAndAgainUnderOneName) {
+  const std::string job = testing::fresh_job_name();
+  Processes processes;
+  for (int rank = 0; rank < 3; ++rank)
+    processes.start([&, rank] {
+      for (int round = 0; round < 50; ++round) {
+        const Group world = join_job(job, rank, 3, seconds(20));
+        if (round % 3 == rank)
+          std::this_thread::sleep_for(milliseconds(1));
+      }
+      return 0;
+    });
+  expect_all_well(processes, seconds(60));
+}
+
+// What a world of processes adds up, in memory that they share.
+class SharedSum {
+ public:
+  SharedSum()
+      : sum_(new (::mmap(
+            nullptr,
+            sizeof(std::atomic<int64_t>),
+            PROT_READ | PROT_WRITE,
+            MAP_SHARED | MAP_ANONYMOUS,
+            -1,
+            0)) std::atomic<int64_t>(0)) {}
+  ~SharedSum() { ::munmap(sum_, sizeof *sum_); }
+  SharedSum(const SharedSum&) = delete;
+  SharedSum& operator=(const SharedSum&) = delete;
+  void add(int64_t value) { sum_->fetch_add(value); }
+  int64_t get() const { return sum_->load(); }
+
+ private:
+  std::atomic<int64_t>* sum_;
+};
+
+std::chrono::nanoseconds cpu_time() {
+  timespec time{};
+  ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+  return seconds(time.tv_sec) + std::chrono::nanoseconds(time.tv_nsec);
+}
+
+TEST(ShmWorldProcs, SixtyFourRanksThatWaitForOneCostLittle) {
+  constexpr auto kLate = seconds(2);
+  SharedSum spent;
+  Processes processes;
+  start_ranks(processes, testing::fresh_job_name(), 64, [&](const Group& world) {
+    barrier(world);
+    const auto before = cpu_time();
+    if (world.rank() == 0)
+      std::this_thread::sleep_for(kLate);
+    barrier(world);
+    spent.add((cpu_time() - before).count());
+  });
+  expect_all_well(processes, seconds(60));
+  const double share = static_cast<double>(spent.get()) /
+                       static_cast<double>(std::chrono::nanoseconds(kLate).count());
+  std::cout << "64 ranks took " << 100 * share << " % of one core while they waited\n";
+  EXPECT_LT(share, 0.05);
 }
 
 TEST(ShmWorldProcs, NamesTheRanksThatNeverCame) {

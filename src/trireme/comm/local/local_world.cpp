@@ -36,7 +36,6 @@ std::shared_ptr<Engine> LocalWorld::join(int rank, const Deadline& deadline) con
        .memory = memory_,
        .control = control_,
        .recorder = std::move(recorder),
-       .policy = wait_policy(size_),
        .backend = size_ == 1 ? "none" : "local",
        .staging_bytes = size_t{size_ == 1 ? 4096U : 4U << 20}},
       deadline);

@@ -61,6 +61,12 @@ bool spin(
   return false;
 }
 
+// Who has waited for long wakes less often: many may wait, and each wake costs.
+std::chrono::milliseconds guard_interval(int looks) {
+  constexpr int kEager = 10;
+  return looks < kEager ? kGuardInterval : kPatientInterval;
+}
+
 /// Counts the sleeper in while it may sleep, so that posters know whom to wake.
 class Sleeper {
  public:
@@ -108,9 +114,9 @@ bool wait_until(
     return true;
   if (policy.spin.count() > 0 && spin(flag, target, policy.spin, guard))
     return true;
-  for (;;) {
+  for (int looks = 0;; ++looks) {
     const auto left = deadline.remaining();
-    const auto slice = std::min<std::chrono::nanoseconds>(left, kGuardInterval);
+    const auto slice = std::min<std::chrono::nanoseconds>(left, guard_interval(looks));
     if (wait_slice(flag, target, slice))
       return true;
     if (const std::exception_ptr trouble = guard.trouble()) {

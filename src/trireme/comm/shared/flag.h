@@ -43,8 +43,10 @@ struct WaitPolicy {
   std::chrono::nanoseconds spin{0};
 };
 
-/// A sleeping waiter looks at its guard this often.
+/// A sleeping waiter looks at its guard this often, and after some looks, when it is to
+/// be a long wait, less often.
 inline constexpr std::chrono::milliseconds kGuardInterval{20};
+inline constexpr std::chrono::milliseconds kPatientInterval{60};
 
 /// Waits until `flag` has come to `target`: true, or false when the deadline passed
 /// first. Throws the guard's trouble, but never when the flag is there: a peer may post

@@ -46,8 +46,10 @@ std::shared_ptr<SharedEngine> SharedEngine::root(
       .rank = world->rank()};
   std::iota(seat.members.begin(), seat.members.end(), 0);
   auto directory = std::make_shared<ChannelDirectory>(*world);
-  return std::shared_ptr<SharedEngine>(
+  std::shared_ptr<SharedEngine> engine(
       new SharedEngine(world, std::move(directory), std::move(seat), deadline));
+  world->choose_policy();
+  return engine;
 }
 
 void SharedEngine::run(const Collective& call, const Deadline& deadline) {

@@ -7,12 +7,14 @@
 #include <unistd.h>
 
 #include "trireme/core/error.h"
-#include "trireme/core/machine.h"
 
 namespace trireme::comm {
 namespace {
 
 constexpr std::chrono::milliseconds kWatchInterval{10};
+// Who looked last goes on looking; when it waits no longer, another takes over.
+constexpr std::chrono::milliseconds kTakeOver{100};
+constexpr int kRankBits = 12;
 
 }  // namespace
 
@@ -50,6 +52,7 @@ World::World(WorldPlace place)
       }) {
   RankSlot& slot = control_->slot(rank());
   slot.pid = getpid();
+  slot.cores = RankCores::of_this_thread();
   slot.state.store(RankSlot::Present, std::memory_order_release);
 }
 
@@ -131,6 +134,21 @@ std::exception_ptr World::trouble(std::span<const int> members) const {
   return nullptr;
 }
 
+// One of all that wait looks for the others, too: then only that one makes system
+// calls, and has a descriptor for every peer.
+bool World::take_turn_to_look() const {
+  const auto now = std::chrono::duration_cast<std::chrono::milliseconds>(
+      Deadline::Clock::now().time_since_epoch());
+  int64_t last = control_->last_look.load(std::memory_order_relaxed);
+  const auto passed = now - std::chrono::milliseconds(last >> kRankBits);
+  const bool was_me = (last & ((1 << kRankBits) - 1)) == rank() + 1;
+  // Below zero: of a rank whose clock is another one.
+  if (passed.count() >= 0 && passed < (was_me ? kWatchInterval : kTakeOver))
+    return false;
+  return control_->last_look.compare_exchange_strong(
+      last, now.count() << kRankBits | (rank() + 1), std::memory_order_relaxed);
+}
+
 void World::find_dead() const {
   if (!place_.watch)
     return;
@@ -139,21 +157,31 @@ void World::find_dead() const {
   if (!lock.owns_lock() || now < next_watch_)
     return;
   next_watch_ = now + kWatchInterval;
-  for (int peer = 0; peer < size(); ++peer) {
-    RankSlot& slot = control_->slot(peer);
-    // Asked before the state is read: a rank that leaves and ends in between is not
+  if (place_.watch->sees_all() && !take_turn_to_look())
+    return;
+  const std::vector<int> dead = place_.watch->find_dead();
+  if (!place_.watch->sees_all())
+    control_->last_look.store(0, std::memory_order_relaxed);  // not for the others
+  for (const int peer : dead) {
+    const RankSlot& slot = control_->slot(peer);
+    // Read after the watch was asked: a rank that leaves and ends in between is not
     // dead.
-    if (peer == rank() || !place_.watch->is_dead(peer) ||
-        slot.state.load(std::memory_order_acquire) == RankSlot::Left)
+    const uint32_t state = slot.state.load(std::memory_order_acquire);
+    if (peer == rank() || state == RankSlot::Left)
       continue;
     stop(
         peer,
-        text(
-            "[comm] expected rank ",
-            peer,
-            " to be alive, but its process (pid ",
-            slot.pid,
-            ") ended without leaving; see its own output, then restart or renew"));
+        state == RankSlot::Absent
+            ? text(
+                  "[comm] expected rank ",
+                  peer,
+                  " to join the world, but its process has ended; see its own output")
+            : text(
+                  "[comm] expected rank ",
+                  peer,
+                  " to be alive, but its process (pid ",
+                  slot.pid,
+                  ") ended without leaving; see its own output"));
   }
 }
 
@@ -225,8 +253,11 @@ uint64_t World::renew(
   return control_->next_control.load(std::memory_order_relaxed);
 }
 
-WaitPolicy wait_policy(int ranks) {
-  return {.spin = std::chrono::microseconds(ranks <= available_cores() ? 50 : 0)};
+void World::choose_policy() {
+  std::vector<RankCores> cores;
+  for (int peer = 0; peer < size(); ++peer)
+    cores.push_back(control_->slot(peer).cores);
+  place_.policy = wait_policy(cores);
 }
 
 }  // namespace trireme::comm

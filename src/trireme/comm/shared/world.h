@@ -1,6 +1,7 @@
 // What the ranks of one world share besides their data: who is there, who failed, and
 // what may be freed. One World object a rank and generation.
 #pragma once
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstdint>
@@ -19,6 +20,7 @@
 #include "trireme/comm/shared/core_seats.h"
 #include "trireme/comm/shared/flag.h"
 #include "trireme/comm/shared/memory.h"
+#include "trireme/comm/shared/rank_cores.h"
 #include "trireme/core/deadline.h"
 
 namespace trireme::comm {
@@ -39,6 +41,8 @@ struct alignas(128) RankSlot {
   enum State : uint32_t { Absent, Present, Left };
   std::atomic<uint32_t> state{Absent};
   int32_t pid = 0;
+  /// Where it may run, written before it is present.
+  RankCores cores;
   /// The core on which the rank was seen last, or -1.
   std::atomic<int32_t> core{-1};
   /// The list of channels that this rank sends on (channel_directory.h), and a counter
@@ -61,6 +65,9 @@ struct alignas(128) WorldControl {
   /// The rank that stopped the world, plus one; its slot says why. One word, set at
   /// once: a rank that dies on the way leaves nothing half done.
   std::atomic<int32_t> stopped_by{0};
+  /// When somebody last looked for dead ranks, and who: milliseconds << 12 | rank + 1.
+  /// One of those who wait looks for all of them.
+  std::atomic<int64_t> last_look{0};
   /// Offset of the root group's control block.
   std::atomic<uint64_t> root_group{0};
   /// Posted by rank 0 when the next generation's control block stands at next_control.
@@ -83,7 +90,15 @@ WorldControl* make_world_control(std::byte* place, int size);
 class PeerWatch {
  public:
   virtual ~PeerWatch() = default;
-  virtual bool is_dead(int rank) = 0;
+  /// All ranks that are known to be dead.
+  virtual std::vector<int> find_dead() = 0;
+  /// Whether the last look could tell of every rank that has come. Who does not see all
+  /// must not look on behalf of the others.
+  virtual bool sees_all() { return true; }
+  bool is_dead(int rank) {
+    const std::vector<int> dead = find_dead();
+    return std::find(dead.begin(), dead.end(), rank) != dead.end();
+  }
 };
 
 /// Everything a rank needs to take its place in a world.
@@ -118,6 +133,9 @@ class World {
   WorldControl& control() const { return *control_; }
   const WaitPolicy& policy() const { return place_.policy; }
 
+  /// Decides how to wait, from the cores of all ranks; for when all have come.
+  void choose_policy();
+
   /// Looks for a core of our own, while spinning.
   void settle() const { seats_.settle(); }
 
@@ -149,6 +167,7 @@ class World {
   bool publish(int origin, const std::string& reason, bool timed_out) const noexcept;
   std::exception_ptr stopped() const;
   void find_dead() const;
+  bool take_turn_to_look() const;
   bool is_gone(int peer) const;
   void await_renewal(const Deadline& deadline) const;
   void dump_flight(std::span<const int> ranks) const;
@@ -176,9 +195,5 @@ class WorldGuard : public WaitGuard {
   const World& world_;
   std::span<const int> members_;
 };
-
-/// Spinning saves the two system calls of a sleep, and pays only while every rank has a
-/// core.
-WaitPolicy wait_policy(int ranks);
 
 }  // namespace trireme::comm

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <bit>
 #include <cerrno>
-#include <cstdio>
-#include <dirent.h>
 #include <fcntl.h>
 #include <new>
 #include <sys/mman.h>
@@ -13,18 +11,21 @@
 #include <thread>
 #include <unistd.h>
 
-#include "trireme/comm/shm/segment_file.h"
 #include "trireme/core/error.h"
+#include "trireme/core/file_descriptor.h"
 #include "trireme/core/log.h"
 #include "trireme/core/machine.h"
 
 namespace trireme::comm {
 namespace {
 
-constexpr const char* kPrefix = "trireme-";
 constexpr uint64_t kPage = 4096;
 // All regions together: far below what an address space holds, also with sanitizers.
 constexpr uint64_t kMostBytes = uint64_t{1} << 40;
+// A signal makes tmpfs undo all that one call has taken, so one call takes little.
+constexpr uint64_t kCommitPiece = uint64_t{16} << 20;
+constexpr uint64_t kLeastPiece = uint64_t{64} << 10;
+constexpr int kMostInterruptions = 10000;
 
 std::string path_of(const std::string& name) {
   return text(kSegmentFolder, "/", name);
@@ -33,8 +34,8 @@ std::string path_of(const std::string& name) {
 // As much address space for each rank as the machine has memory: only what is used
 // counts.
 uint64_t region_size(int size) {
-  const uint64_t memory = std::bit_ceil(
-      std::max<uint64_t>(describe_machine().memory_bytes, uint64_t{1} << 30));
+  const uint64_t memory =
+      std::bit_ceil(std::max<uint64_t>(available_memory_bytes(), uint64_t{1} << 30));
   const uint64_t share = std::bit_floor(kMostBytes / static_cast<uint64_t>(size));
   return std::min(memory, share);
 }
@@ -60,32 +61,41 @@ uint64_t header_size(int size) {
 
 void check_fits(
     const SegmentHeader& header, const std::string& path, int fd, int size) {
-  if (header.layout != SegmentHeader::kLayout)
+  if (header.stamp.layout != SegmentHeader::kLayout)
     throw InvalidArgument(text(
         "[comm] expected rank 0 to have made ",
         path,
         " with layout ",
         SegmentHeader::kLayout,
         ", got ",
-        header.layout,
+        header.stamp.layout,
         "; start all ranks from the same build"));
+  const int32_t ranks = header.stamp.size;
   struct stat status {};
-  const bool sane = ::fstat(fd, &status) == 0 && header.size > 0 &&
-                    header.region_bytes <= kMostBytes &&
-                    header.regions_begin == header_size(header.size) &&
-                    static_cast<uint64_t>(status.st_size) ==
-                        header.regions_begin +
-                            header.region_bytes * static_cast<uint64_t>(header.size);
+  const bool sane =
+      ::fstat(fd, &status) == 0 && ranks > 0 && header.region_bytes <= kMostBytes &&
+      header.regions_begin == header_size(ranks) &&
+      static_cast<uint64_t>(status.st_size) ==
+          header.regions_begin + header.region_bytes * static_cast<uint64_t>(ranks);
   if (!sane)
     throw InvalidArgument(
         text("[comm] expected ", path, " to be whole, got a damaged one"));
-  if (header.size != size)
+  if (ranks != size)
     throw InvalidArgument(text(
         "[comm] expected a world of ",
-        header.size,
+        ranks,
         " ranks, as rank 0 started it, got WORLD_SIZE=",
         size,
         " here; start all ranks with the same WORLD_SIZE"));
+}
+
+// The whole header of a segment whose stamp was read; checked by check_fits().
+SegmentHeader read_header(const FoundSegment& found) {
+  SegmentHeader header;
+  if (::pread(found.fd, &header, sizeof header, 0) !=
+      static_cast<ssize_t>(sizeof header))
+    header.stamp = found.stamp;  // of another layout, and shorter
+  return header;
 }
 
 }  // namespace
@@ -104,6 +114,8 @@ Segment::Segment(int fd, size_t bytes) : fd_(fd), bytes_(bytes) {
         "; raise the limit on virtual memory (ulimit -v unlimited)"));
   }
   base_ = static_cast<std::byte*>(mapped);
+  // A core dump would hold it all, page by page: it could fill the disk, or /dev/shm.
+  (void)::madvise(mapped, bytes, MADV_DONTDUMP);
 }
 
 Segment::~Segment() {
@@ -143,10 +155,9 @@ std::shared_ptr<Segment> Segment::create(int size) {
   std::shared_ptr<Segment> segment(new Segment(fd.release(), bytes));
   segment->commit(0, header_size(size));
   auto* header = new (segment->base_) SegmentHeader;
-  header->size = size;
-  header->creator_pid = getpid();
-  header->creator_start_time = process_start_time(getpid());
-  header->creator_pid_namespace = own_pid_namespace();
+  header->stamp = SegmentStamp::of_this_process();
+  header->stamp.layout = SegmentHeader::kLayout;
+  header->stamp.size = size;
   header->regions_begin = header_size(size);
   header->region_bytes = region;
   header->staging_bytes = staging_size(size);
@@ -174,11 +185,11 @@ void Segment::publish(const std::string& name) {
           "[comm] expected ",
           path,
           " to be free, but process ",
-          found.header.creator_pid,
+          found.stamp.creator_pid,
           " uses it; give this job another MASTER_PORT or run id"));
     if (found.state == FoundSegment::State::Stale) {
       TRIREME_LOG(info, "comm") << "replacing " << path << " of a job that died";
-      ::unlink(path.c_str());
+      remove_segment(path, found);
     }
   }
   throw InvalidArgument(
@@ -188,26 +199,40 @@ void Segment::publish(const std::string& name) {
 void Segment::unlink() noexcept {
   if (name_.empty())
     return;
-  ::unlink(path_of(name_).c_str());
+  // Another job that tidies up may have put it aside for a moment (remove_segment()).
+  for (int attempt = 0; attempt < 3; ++attempt) {
+    if (::unlink(path_of(name_).c_str()) == 0 || errno != ENOENT)
+      break;
+    std::this_thread::sleep_for(std::chrono::microseconds(200));
+  }
   name_.clear();
 }
 
 std::shared_ptr<Segment> Segment::attach(
-    const std::string& name, int rank, int size, const Deadline& deadline) {
+    const std::string& name,
+    int rank,
+    int size,
+    const Deadline& deadline,
+    const RankRoll& roll) {
   const std::string path = path_of(name);
   auto pause = std::chrono::microseconds(200);
   for (;;) {
     FoundSegment found = open_segment(path);
     FileDescriptor fd(found.fd);
     if (found.state == FoundSegment::State::Alive) {
-      check_fits(found.header, path, fd.get(), size);
+      const SegmentHeader header = read_header(found);
+      check_fits(header, path, fd.get(), size);
       const size_t bytes =
-          found.header.regions_begin +
-          found.header.region_bytes * static_cast<uint64_t>(found.header.size);
+          header.regions_begin + header.region_bytes * static_cast<uint64_t>(size);
       std::shared_ptr<Segment> segment(new Segment(fd.release(), bytes));
       segment->claim(rank);
       return segment;
     }
+    if (roll.has_ended(0))
+      throw PeerError(
+          0,
+          "[comm] expected rank 0 to start the world, but its process has ended; see "
+          "its own output");
     if (deadline.expired())
       throw TimeoutError(text(
           "[comm] expected rank 0 to start the world within ",
@@ -239,13 +264,32 @@ void Segment::claim(int rank) {
 }
 
 void Segment::commit(uint64_t begin, uint64_t bytes) {
-  int result = 0;
-  do {
-    result = ::fallocate(fd_, 0, static_cast<off_t>(begin), static_cast<off_t>(bytes));
-  } while (result != 0 && errno == EINTR);
-  if (result == 0)
-    return;
+  uint64_t done = 0;
+  uint64_t piece = kCommitPiece;
+  int interrupted = 0;
+  while (done < bytes) {
+    const uint64_t now = std::min(piece, bytes - done);
+    const auto at = static_cast<off_t>(begin + done);
+    if (::fallocate(fd_, 0, at, static_cast<off_t>(now)) == 0) {
+      done += now;
+      interrupted = 0;
+    } else if (errno == EINTR && ++interrupted < kMostInterruptions) {
+      piece = std::max(piece / 2, kLeastPiece);  // signals come faster than this
+    } else {
+      give_up_commit(begin, done, bytes);
+    }
+  }
+}
+
+void Segment::give_up_commit(uint64_t begin, uint64_t done, uint64_t bytes) {
   const int error = errno;
+  // Nobody uses what was taken so far.
+  if (done > 0)
+    (void)::fallocate(
+        fd_,
+        FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+        static_cast<off_t>(begin),
+        static_cast<off_t>(done));
   const SharedMemoryLimits limits = shared_memory_limits(kSegmentFolder);
   throw InvalidArgument(text(
       "[comm] expected ",
@@ -261,49 +305,6 @@ void Segment::commit(uint64_t begin, uint64_t bytes) {
       "); enlarge it: mount -o remount,size=… ",
       kSegmentFolder,
       ", or --shm-size for a container"));
-}
-
-std::string segment_name(const LaunchEnv& env) {
-  const std::string key = text(
-      geteuid(),
-      '\n',
-      env.master_addr,
-      '\n',
-      env.master_port,
-      '\n',
-      env.run_id,
-      '\n',
-      env.restart_count);
-  uint64_t hash = 0xcbf29ce484222325;  // FNV-1a: a name, not a secret
-  for (const char c : key)
-    hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
-  char digits[17];
-  std::snprintf(digits, sizeof digits, "%016lx", hash);
-  return text(kPrefix, digits);
-}
-
-void remove_stale_segments() noexcept try {
-  const std::unique_ptr<DIR, int (*)(DIR*)> folder(
-      ::opendir(kSegmentFolder), ::closedir);
-  if (!folder)
-    return;
-  while (const dirent* entry = ::readdir(folder.get())) {
-    const std::string name = entry->d_name;
-    struct stat status {};
-    if (!name.starts_with(kPrefix) || ::lstat(path_of(name).c_str(), &status) != 0 ||
-        status.st_uid != geteuid())
-      continue;
-    try {
-      const FoundSegment found = open_segment(path_of(name));
-      FileDescriptor close_it(found.fd);
-      if (found.state == FoundSegment::State::Stale)
-        ::unlink(path_of(name).c_str());
-    } catch (const Error& error) {
-      TRIREME_LOG(debug, "comm") << "left alone: " << error.what();
-    }
-  }
-} catch (...) {
-  // Tidying must never stop a job from starting.
 }
 
 }  // namespace trireme::comm

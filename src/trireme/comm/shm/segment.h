@@ -9,7 +9,8 @@
 #include <sys/types.h>
 
 #include "trireme/core/deadline.h"
-#include "trireme/core/launch_env.h"
+#include "trireme/core/rank_roll.h"
+#include "trireme/core/segment_file.h"
 
 namespace trireme::comm {
 
@@ -25,15 +26,9 @@ struct ProcessSlot {
 /// Stands at the start of the segment; a ProcessSlot a rank follows, then the ranks'
 /// regions.
 struct SegmentHeader {
-  static constexpr uint64_t kMagic = 0x31454d4552495254;  // "TRIREME1"
-  uint64_t magic = kMagic;
-  /// Of what the segment holds: grows with every change.
-  static constexpr uint32_t kLayout = 2;
-  uint32_t layout = kLayout;
-  int32_t size = 0;
-  int32_t creator_pid = 0;
-  uint64_t creator_start_time = 0;
-  uint64_t creator_pid_namespace = 0;
+  /// Grows with every change of what the segment holds.
+  static constexpr uint32_t kLayout = 3;
+  SegmentStamp stamp;
   uint64_t regions_begin = 0;
   uint64_t region_bytes = 0;
   uint64_t staging_bytes = 0;
@@ -54,9 +49,13 @@ class Segment {
   static std::shared_ptr<Segment> create(int size);
 
   /// Finds the segment that rank 0 published, and takes `rank`'s place in it. Passes
-  /// over the remains of dead jobs.
+  /// over the remains of dead jobs. PeerError if rank 0 has ended, as `roll` may know.
   static std::shared_ptr<Segment> attach(
-      const std::string& name, int rank, int size, const Deadline& deadline);
+      const std::string& name,
+      int rank,
+      int size,
+      const Deadline& deadline,
+      const RankRoll& roll = {});
 
   ~Segment();
   Segment(const Segment&) = delete;
@@ -79,21 +78,12 @@ class Segment {
 
  private:
   Segment(int fd, size_t bytes);
+  [[noreturn]] void give_up_commit(uint64_t begin, uint64_t done, uint64_t bytes);
 
   int fd_;
   size_t bytes_;
   std::byte* base_;
   std::string name_;
 };
-
-/// The name of a job's segment: the same on all its ranks, different for other users,
-/// jobs and restarts.
-std::string segment_name(const LaunchEnv& env);
-
-/// Removes segments that this user's dead jobs left between publishing and attaching.
-void remove_stale_segments() noexcept;
-
-/// Where segments have their names.
-inline constexpr const char* kSegmentFolder = "/dev/shm";
 
 }  // namespace trireme::comm

@@ -15,8 +15,8 @@ namespace {
 std::shared_ptr<RegionMemory> lay_out(const std::shared_ptr<Segment>& segment) {
   auto memory = std::make_shared<RegionMemory>(segment, 0);
   SegmentHeader& header = segment->header();
-  header.control = make_world(*memory, header.size);
-  const size_t rings = kFlightRingBytes * static_cast<size_t>(header.size);
+  header.control = make_world(*memory, header.stamp.size);
+  const size_t rings = kFlightRingBytes * static_cast<size_t>(header.stamp.size);
   header.flight = memory->allocate(rings);
   std::memset(memory->at(header.flight), 0, rings);
   return memory;
@@ -29,14 +29,13 @@ WorldPlace place_in(
     const std::string& flight_folder) {
   const SegmentHeader& header = segment->header();
   auto recorder = std::make_shared<FlightRecorder>(
-      memory->at(header.flight), rank, header.size, flight_folder, segment);
+      memory->at(header.flight), rank, header.stamp.size, flight_folder, segment);
   return {
       .rank = rank,
-      .size = header.size,
+      .size = header.stamp.size,
       .memory = std::move(memory),
       .control = header.control,
       .recorder = std::move(recorder),
-      .policy = wait_policy(header.size),
       .backend = "shm",
       .staging_bytes = header.staging_bytes};
 }
@@ -60,6 +59,7 @@ std::shared_ptr<Engine> start_shm(const BackendContext& context) {
         " ranks in one segment, got WORLD_SIZE=",
         env.world_size));
   const std::string name = segment_name(env);
+  const RankRoll roll = RankRoll::find(Environment::of_process(), name);
   std::shared_ptr<Segment> segment;
   std::shared_ptr<RegionMemory> memory;
   if (env.rank == 0) {
@@ -69,16 +69,18 @@ std::shared_ptr<Engine> start_shm(const BackendContext& context) {
     segment->claim(0);
     segment->publish(name);
   } else {
-    segment = Segment::attach(name, env.rank, env.world_size, context.deadline);
+    segment = Segment::attach(name, env.rank, env.world_size, context.deadline, roll);
     memory = std::make_shared<RegionMemory>(segment, env.rank);
   }
   WorldPlace place =
       place_in(segment, std::move(memory), env.rank, flight_folder(name));
-  place.watch = std::make_shared<ProcessWatch>(segment);
+  place.watch = std::make_shared<ProcessWatch>(segment, roll);
   try {
     auto engine = SharedEngine::root(std::move(place), context.deadline);
     // Everybody has mapped it: without a name it cannot outlive the ranks.
     segment->unlink();
+    // A rank that joins once more at once must not find the old name.
+    engine->run({.kind = CollectiveKind::Barrier}, context.deadline);
     return engine;
   } catch (...) {
     remove_stale_segments();  // rank 0 may have died and left the name
