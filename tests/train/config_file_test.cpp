@@ -125,6 +125,24 @@ TEST(ConfigFile, WhatIsPrintedReadsBack) {
   EXPECT_EQ(again.optimizer.lr, config.optimizer.lr);
 }
 
+TEST(ConfigFile, NumbersAreTheShortestThatReadBackTheSame) {
+  Config config;
+  for (const auto& [value, shown] : std::vector<std::pair<double, std::string>>{
+           {4e-3, "lr = 0.004 "},
+           {0.1, "lr = 0.1 "},
+           {1, "lr = 1.0 "},
+           {1e-8, "lr = 1e-08 "},
+           {3e22, "lr = 3e+22 "},
+           {0.30000000000000004, "lr = 0.30000000000000004 "}}) {
+    config.optimizer.lr = value;
+    const std::string printed = to_toml(config);
+    EXPECT_NE(printed.find("\n" + shown), std::string::npos) << printed;
+    Config again;
+    read_toml(again, printed, "printed");
+    EXPECT_EQ(again.optimizer.lr, value);
+  }
+}
+
 TEST(ConfigFile, ReadsAFile) {
   const testing::ScratchFolder folder;
   const std::string path = (folder.path() / "job.toml").string();

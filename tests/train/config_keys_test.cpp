@@ -4,7 +4,9 @@
 
 #include <gtest/gtest.h>
 
+#include "key_rows.h"
 #include "trireme/core/error.h"
+#include "trireme/testing/check.h"
 
 namespace trireme::train {
 namespace {
@@ -112,6 +114,48 @@ TEST(ConfigKeys, UnknownKeysNameTheNearest) {
   EXPECT_NE(
       find("validation", "xxxxxxxx").find("validation has freq, steps"),
       std::string::npos);
+}
+
+TEST(ConfigKeys, EveryKeyHasARowAndEveryRowAKey) {
+  std::set<std::string> keys, rows;
+  for (const Key& key : config_keys())
+    keys.insert(full_name(key));
+  for (const KeyRow& row : key_rows()) {
+    EXPECT_TRUE(rows.insert(row.key).second) << row.key << " has two rows";
+    EXPECT_FALSE(row.wrong.empty()) << row.key;
+  }
+  EXPECT_EQ(keys, rows) << "a new key needs a row in key_rows.h";
+}
+
+TEST(ConfigKeysRanks, AWrongValueIsRefusedByName) {
+  for (const KeyRow& row : key_rows())
+    for (const std::string& wrong : row.wrong) {
+      SCOPED_TRACE(text(row.key, " = ", wrong));
+      const testing::ScratchFolder folder;
+      Config config = key_config(folder, row);
+      const std::string error = testing::message_of<Error>([&] {
+        set_key(config, row.key, wrong);
+        check_config(config);
+        row.observe(config);
+      });
+      EXPECT_TRUE(testing::contains(error, row.key));
+    }
+}
+
+TEST(ConfigKeysRanks, ARightValueHasAnEffect) {
+  for (const KeyRow& row : key_rows()) {
+    SCOPED_TRACE(text(row.key, " = ", row.right));
+    const testing::ScratchFolder folder;
+    const testing::ScratchFolder other;
+    const std::string before = row.observe(key_config(folder, row));
+    Config config = key_config(other, row);
+    set_key(config, row.key, in_folder(row.right, other));
+    ASSERT_NO_THROW(check_config(config));
+    EXPECT_NE(row.observe(config), before);
+    // The same value twice has the same effect, so what was seen is the key's doing.
+    const testing::ScratchFolder third;
+    EXPECT_EQ(row.observe(key_config(third, row)), before);
+  }
 }
 
 }  // namespace

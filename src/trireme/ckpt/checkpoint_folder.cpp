@@ -25,6 +25,7 @@ constexpr std::string_view kStep = "step-";
 constexpr std::string_view kUnfinished = "tmp", kAside = "old", kPruned = "gone";
 constexpr size_t kIdLetters = 16;
 constexpr int kAttempts = 100;
+constexpr int kMostAside = 10'000;
 
 [[noreturn]] void fail(const char* what, const fs::path& path, const std::string& got) {
   throw InvalidArgument(text(
@@ -231,6 +232,28 @@ void prune_checkpoints(const fs::path& root, int keep, int64_t newest) {
       TRIREME_LOG(warn, "ckpt") << "wanted to remove " << in_quotes(place.string())
                                 << ", got " << errno_text(errno);
   }
+}
+
+std::vector<fs::path> set_later_aside(const fs::path& root, int64_t step) {
+  std::vector<fs::path> moved;
+  for (const int64_t later : checkpoint_steps(root)) {
+    if (later <= step)
+      continue;
+    const fs::path place = root / step_name(later);
+    fs::path aside;
+    for (int number = 1; number < kMostAside; ++number) {
+      aside = root / text(step_name(later), ".aside-", number);
+      if (std::error_code ignored; !fs::exists(aside, ignored))
+        break;
+    }
+    // A folder never takes the place of one that is not empty.
+    if (::rename(place.c_str(), aside.c_str()) != 0)
+      fail("set aside", place, errno_text(errno));
+    moved.push_back(aside);
+  }
+  if (!moved.empty())
+    sync_folder(root);
+  return moved;
 }
 
 std::vector<int64_t> checkpoint_steps(const fs::path& root) {

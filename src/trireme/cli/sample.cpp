@@ -74,6 +74,17 @@ std::vector<int64_t> parse_ids(std::string_view words, int64_t vocab_size) {
   return ids;
 }
 
+/// With ids for a prompt, a tokenizer that is not supported is as none.
+std::shared_ptr<const data::Tokenizer> load_tokenizer(const fs::path& file, bool ids) {
+  try {
+    return data::load_tokenizer(file);
+  } catch (const NotSupported& error) {
+    if (!ids)
+      throw NotSupported(text(error.what(), ", or give --prompt-ids"));
+    return nullptr;
+  }
+}
+
 Request make_request(const SampleArguments& arguments) {
   train::check_options(arguments.options);
   Request request;
@@ -81,7 +92,7 @@ Request make_request(const SampleArguments& arguments) {
   request.plan = model::plan_model(read_config(request.folder));
   const fs::path tokenizer = request.folder / "tokenizer.json";
   if (fs::exists(tokenizer))
-    request.tokenizer = data::load_tokenizer(tokenizer);
+    request.tokenizer = load_tokenizer(tokenizer, !arguments.prompt_ids.empty());
   request.ends = train::end_tokens(request.folder, request.tokenizer.get());
   if (request.tokenizer == nullptr && !arguments.stop.empty())
     throw InvalidArgument(text(

@@ -72,6 +72,10 @@ class TokenFile {
 /// magic number is there, nanoGPT if it ends in .bin, else Text.
 TokenFormat guess_format(const std::filesystem::path& path);
 
+/// InvalidArgument if a file that is to be read as text is something else by its first
+/// bytes: a known format, or bytes that no text has.
+void check_text(const std::filesystem::path& path);
+
 /// Opens a token file; Auto is what guess_format() says. Megatron's may be given as
 /// prefix, .bin or .idx. InvalidArgument with what was found if the file is cut off,
 /// damaged or foreign, and for Text, which needs a tokenizer.

@@ -69,7 +69,7 @@ LayerPlan plan_head(int64_t vocab_size, int64_t width, double stddev) {
       {"lm_head.weight", {vocab_size, width}, {InitialValue::Kind::Normal, stddev}}};
   const auto inputs = static_cast<double>(width);
   const auto outputs = static_cast<double>(vocab_size);
-  plan.work = {.flops = 2 * inputs * outputs, .kept = inputs};
+  plan.work = {.flops = 2 * inputs * outputs, .kept = inputs, .kept_float32 = outputs};
   plan.output_elements_per_token = outputs;
   plan.build = [parts = PlannedModule::Parts{plan.name, plan.parameters}](
                    const BuildOptions& options, SharedParameters& shared) {

@@ -1,5 +1,7 @@
 #include "trireme/train/config_file.h"
 
+#include <array>
+#include <charconv>
 #include <optional>
 #include <sstream>
 #include <toml++/toml.h>
@@ -138,18 +140,24 @@ std::string toml_text(const std::string& value) {
   return out.str();
 }
 
-std::string toml_value(const Slot& slot) {
+// The shortest number that reads back the same, as a number with a point.
+std::string toml_number(double value) {
+  std::array<char, 32> digits{};
+  const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), value);
+  const std::string shortest(digits.data(), end.ptr);
+  return shortest.find_first_of(".e") == std::string::npos ? shortest + ".0" : shortest;
+}
+
+std::string slot_value(const Slot& slot) {
   if (const auto* flag = std::get_if<bool*>(&slot))
     return **flag ? "true" : "false";
   if (const auto* whole = std::get_if<int64_t*>(&slot))
     return std::to_string(**whole);
   if (const auto* word = std::get_if<std::string*>(&slot))
     return toml_text(**word);
+  if (const auto* number = std::get_if<double*>(&slot))
+    return toml_number(**number);
   std::ostringstream out;
-  if (const auto* number = std::get_if<double*>(&slot)) {
-    out << toml::value<double>(**number);
-    return out.str();
-  }
   out << "[";
   const char* comma = "";
   for (const std::string& item : **std::get_if<std::vector<std::string>*>(&slot)) {
@@ -223,15 +231,25 @@ void read_arguments(Config& config, const std::vector<std::string>& words) {
   }
 }
 
-std::string to_toml(const Config& config) {
+std::string toml_value(const Config& config, const Key& key) {
   Config copy = config;
+  return slot_value(key.slot(copy));
+}
+
+bool is_default(const Config& config, const Key& key) {
+  return toml_value(config, key) == toml_value({}, key);
+}
+
+std::string to_toml(const Config& config) {
   std::string out;
   std::string_view section;
   for (const Key& key : config_keys()) {
     if (key.section != section)
       out += text(out.empty() ? "" : "\n", "[", key.section, "]\n");
     section = key.section;
-    const std::string line = text(key.name, " = ", toml_value(key.slot(copy)));
+    const bool ignored = !why_ignored(config, key).empty() && is_default(config, key);
+    const std::string line =
+        text(ignored ? "# " : "", key.name, " = ", toml_value(config, key));
     const size_t blanks = line.size() < 40 ? 40 - line.size() : 1;
     out += key.does.empty()
                ? text(line, "\n")

@@ -38,6 +38,10 @@ std::string full_name(const Key& key);
 /// What the key wants: "a whole number of at least 1", "one of AdamW, SGD".
 std::string wanted(const Key& key);
 
+/// What makes the key one that nobody reads in this config ("model.hf_assets_path,
+/// whose config.json says it"); empty if somebody does.
+std::string why_ignored(const Config& config, const Key& key);
+
 /// A value as a file or a command line gives it. A list is given as its items.
 using Value =
     std::variant<bool, int64_t, double, std::string, std::vector<std::string>>;

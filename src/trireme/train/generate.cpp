@@ -62,6 +62,17 @@ int64_t choose(const Candidates& found, data::SplitMix& random) {
   return found.tokens.back();
 }
 
+/// Minus infinity rules a token out; NaN and infinity say nothing about any.
+bool is_drawable(const at::Tensor& logits) {
+  return std::isfinite(logits.max().item<double>());
+}
+
+[[noreturn]] void refuse_logits() {
+  throw InvalidArgument(
+      "[train] expected finite logits to draw a token from, got NaN or infinity; the "
+      "model's weights are damaged: take an older checkpoint");
+}
+
 /// One pass of positions through all stages; gives the logits of the last position on
 /// the rank of the last stage.
 class Chain {
@@ -132,6 +143,8 @@ void check_options(const SampleOptions& options) {
 
 Drawn draw(
     const at::Tensor& logits, const SampleOptions& options, data::SplitMix& random) {
+  if (!is_drawable(logits))
+    refuse_logits();
   const bool limited = options.vocabulary > 0 && options.vocabulary < logits.numel();
   const at::Tensor known = limited ? logits.narrow(0, 0, options.vocabulary) : logits;
   Drawn drawn;
@@ -175,13 +188,18 @@ Generated generate(
     if (most_positions > 0 && static_cast<int64_t>(made.ids.size()) >= most_positions)
       break;
     const at::Tensor logits = chain.run(ids);
-    at::Tensor news = at::zeros({2}, at::kDouble);
-    if (group.rank() == last) {
+    // Of a token, its log probability, and whether there is one: all ranks must hear of
+    // it when there is none.
+    at::Tensor news = at::zeros({3}, at::kDouble);
+    if (group.rank() == last && is_drawable(logits[0][-1])) {
       const Drawn drawn = draw(logits[0][-1], options, random);
       news[0] = static_cast<double>(drawn.token);
       news[1] = drawn.logprob;
+      news[2] = 1;
     }
     comm::broadcast(group, news, last);
+    if (news[2].item<double>() == 0)
+      refuse_logits();
     const auto token = static_cast<int64_t>(news[0].item<double>());
     made.ids.push_back(token);
     made.new_ids.push_back(token);

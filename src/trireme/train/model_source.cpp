@@ -7,6 +7,8 @@
 #include "trireme/core/error.h"
 #include "trireme/core/escape.h"
 #include "trireme/model/registry.h"
+#include "trireme/train/config_file.h"
+#include "trireme/train/config_keys.h"
 #include "trireme/train/config_origin.h"
 #include "trireme/train/text_file.h"
 
@@ -78,6 +80,9 @@ std::string new_config(const Config& config, int64_t vocab_size) {
   json[model.name == "gpt2" ? "n_positions" : "max_position_embeddings"] =
       config.training.seq_len;
   json["tie_word_embeddings"] = model.tie_embeddings;
+  // What transformers takes without them are tokens of other vocabularies.
+  json["bos_token_id"] = nullptr;
+  json["eos_token_id"] = nullptr;
   return json.dump();
 }
 
@@ -97,6 +102,33 @@ model::BuildOptions build_options(const Config& config) {
                                                                    : at::kFloat,
       .dropout = dropout < 0 ? std::nullopt : std::optional(dropout),
       .checkpoint = config.activation_checkpoint.mode == "full"};
+}
+
+std::string demo_values(const Config& config, const ModelSource& source) {
+  if (source.weights.empty())
+    return "";
+  std::string found;
+  for (const Key& key : config_keys()) {
+    const std::string name = full_name(key);
+    const bool of_the_demo = name == "optimizer.lr" || name == "training.seq_len";
+    if (!of_the_demo || config.origins.contains(name) || !is_default(config, key))
+      continue;
+    found += text(found.empty() ? "" : ", ", name, " ", toml_value(config, key));
+    if (name == "training.seq_len" && source.plan.max_positions > 0)
+      found += text(" (the model takes up to ", source.plan.max_positions, ")");
+  }
+  return found;
+}
+
+void check_demo_values(const Config& config, const ModelSource& source) {
+  const std::string found = demo_values(config, source);
+  if (!found.empty())
+    throw InvalidArgument(text(
+        "[train] expected values for the weights in ",
+        in_quotes(source.weights.string()),
+        ", got those of the demo, which are for a small new model: ",
+        found,
+        "; set these keys, the rate to 1e-4, say"));
 }
 
 ModelSource describe_model(const Config& config, int64_t vocab_size) {

@@ -19,6 +19,14 @@ struct ModelSource {
 /// not fit, or seq_len is more than the model can take.
 ModelSource describe_model(const Config& config, int64_t vocab_size);
 
+/// Which keys have values that were chosen for the small new model of the demo, and not
+/// for these weights: "optimizer.lr 0.004, training.seq_len 128 (the model takes up to
+/// 1024)". Empty if the config sets them, or there are no weights to load.
+std::string demo_values(const Config& config, const ModelSource& source);
+
+/// InvalidArgument if there are such keys.
+void check_demo_values(const Config& config, const ModelSource& source);
+
 /// How the config wants layers to be built.
 model::BuildOptions build_options(const Config& config);
 

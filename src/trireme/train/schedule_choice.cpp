@@ -202,7 +202,7 @@ ScheduleChoice choose_schedule(
   double before = 0;
   sched::CostFile measured;
   {
-    Engine engine(mesh, plan, first, config);
+    Engine engine(mesh, plan, first, config, FirstWeights::Zeros);
     const pipe::Batch pass = engine.pass(batch, 0);
     measured = pipe::profile(engine.pipeline(), pass, {.steps = kMeasuredSteps});
     before = time_passes(engine, world, pass);
@@ -230,7 +230,7 @@ ScheduleChoice choose_schedule(
   sched::Schedule schedule = sched::parse_csv(csv, planned.name);
   schedule.name = share_text(world, planned.name);
   const Layout tried = make_layout(first.degrees, first.batch, choice.layers, schedule);
-  Engine engine(mesh, plan, tried, config);
+  Engine engine(mesh, plan, tried, config, FirstWeights::Zeros);
   const double after = time_passes(engine, world, engine.pass(batch, 0));
   if (after < before)
     choice.layout = tried;
