@@ -98,8 +98,8 @@ TEST(InputFile, NoticesAFileThatShrinks) {
   std::string into(10, ' ');
   expect_part(
       refusal([&] { file.read(into.data(), 10, 0); }),
-      "wanted 6 bytes more, got the end");
-  expect_part(refusal([&] { read_file(path, 3); }), "wanted at most 3 bytes, got 4");
+      "expected 6 bytes more, got the end");
+  expect_part(refusal([&] { read_file(path, 3); }), "expected at most 3 bytes, got 4");
 }
 
 }  // namespace

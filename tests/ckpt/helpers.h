@@ -26,7 +26,7 @@ inline std::string refusal(const std::function<void()>& call) {
 /// Fails the test unless the message has the part.
 inline void expect_part(const std::string& message, const std::string& part) {
   EXPECT_NE(message.find(part), std::string::npos)
-      << "wanted: " << part << "\ngot: " << message;
+      << "expected: " << part << "\ngot: " << message;
 }
 
 /// Bit by bit, with dtype and sizes.

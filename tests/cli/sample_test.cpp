@@ -25,7 +25,7 @@ TEST(Sample, RefusesWhatIsWrong) {
       {{}, "--model"},
       {{"--model", "/no/such"}, "without config.json"},
       {{"--model", model}, "no tokenizer.json, got no prompt"},
-      {{"--model", model, "--prompt", "x"}, "wanted --prompt-ids"},
+      {{"--model", model, "--prompt", "x"}, "expected --prompt-ids"},
       {{"--model", model, "--prompt-ids", "1,x"}, "got \"x\""},
       {{"--model", model, "--prompt-ids", "1,10"}, "numbers below 10"},
       {{"--model", model, "--prompt-ids", "1,"}, "got \"\""},

@@ -65,22 +65,22 @@ TEST(ConfigKeys, WrongValuesSayWhatWasWanted) {
   };
   EXPECT_EQ(
       set("training", "steps", int64_t{0}),
-      "[train] job.toml:3: wanted training.steps to be a whole number of at least 1, "
+      "[train] job.toml:3: expected training.steps to be a whole number of at least 1, "
       "got 0");
   EXPECT_EQ(
       set("training", "steps", 1.5),
-      "[train] job.toml:3: wanted training.steps to be a whole number of at least 1, "
+      "[train] job.toml:3: expected training.steps to be a whole number of at least 1, "
       "got 1.5");
   EXPECT_EQ(
       set("optimizer", "name", std::string("Adam")),
-      "[train] job.toml:3: wanted optimizer.name to be one of AdamW, SGD, got "
+      "[train] job.toml:3: expected optimizer.name to be one of AdamW, SGD, got "
       "\"Adam\"");
   EXPECT_EQ(
       set("data", "shuffle", std::string("no")),
-      "[train] job.toml:3: wanted data.shuffle to be true or false, got \"no\"");
+      "[train] job.toml:3: expected data.shuffle to be true or false, got \"no\"");
   EXPECT_EQ(
       set("optimizer", "beta1", 2.0),
-      "[train] job.toml:3: wanted optimizer.beta1 to be a number from 0 to 0.999999, "
+      "[train] job.toml:3: expected optimizer.beta1 to be a number from 0 to 0.999999, "
       "got 2");
   EXPECT_NE(
       set("optimizer", "lr", std::numeric_limits<double>::quiet_NaN())
@@ -104,12 +104,12 @@ TEST(ConfigKeys, UnknownKeysNameTheNearest) {
   };
   EXPECT_EQ(
       find("training", "step"),
-      "[train] the command line: wanted a key of a training job, got "
+      "[train] the command line: expected a key of a training job, got "
       "\"training.step\"; did you mean training.steps?");
   EXPECT_NE(
       find("trainng", "steps").find("did you mean training.steps?"), std::string::npos);
   EXPECT_NE(
-      find("quux", "zork").find("wanted a section of job, model, data"),
+      find("quux", "zork").find("expected a section of job, model, data"),
       std::string::npos);
   EXPECT_NE(
       find("validation", "xxxxxxxx").find("validation has freq, steps"),

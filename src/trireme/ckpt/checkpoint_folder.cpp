@@ -29,7 +29,7 @@ constexpr int kMostAside = 10'000;
 
 [[noreturn]] void fail(const char* what, const fs::path& path, const std::string& got) {
   throw InvalidArgument(text(
-      "[ckpt] wanted to ",
+      "[ckpt] expected to ",
       what,
       " ",
       in_quotes(path.string()),
@@ -94,7 +94,7 @@ void remove_folder(const fs::path& folder) {
     if (!error)
       return;
   }
-  TRIREME_LOG(warn, "ckpt") << "wanted to remove " << in_quotes(folder.string())
+  TRIREME_LOG(warn, "ckpt") << "expected to remove " << in_quotes(folder.string())
                             << ", got " << error.message();
 }
 
@@ -145,7 +145,7 @@ TemporaryFolder::TemporaryFolder(const fs::path& root, int64_t step)
   if (fs::symlink_status(target, error).type() != fs::file_type::not_found &&
       !(is_real_folder(target) && is_checkpoint(target)))
     throw InvalidArgument(text(
-        "[ckpt] wanted a free place or a checkpoint at ",
+        "[ckpt] expected a free place or a checkpoint at ",
         in_quotes(target.string()),
         ", got something else; move it away, or choose another folder"));
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
@@ -229,7 +229,7 @@ void prune_checkpoints(const fs::path& root, int keep, int64_t newest) {
     if (::rename(place.c_str(), gone.c_str()) == 0)
       remove_folder(gone);
     else
-      TRIREME_LOG(warn, "ckpt") << "wanted to remove " << in_quotes(place.string())
+      TRIREME_LOG(warn, "ckpt") << "expected to remove " << in_quotes(place.string())
                                 << ", got " << errno_text(errno);
   }
 }

@@ -38,7 +38,7 @@ const char* remedy_for(int code) {
 [[noreturn]] void fail_to_read(const std::filesystem::path& path, const char* what) {
   const int code = errno;
   throw InvalidArgument(text(
-      "[ckpt] wanted to ",
+      "[ckpt] expected to ",
       what,
       " ",
       in_quotes(path.string()),
@@ -94,7 +94,7 @@ void DurableFile::finish() {
 
 void DurableFile::fail(const char* what, int code) const {
   throw InvalidArgument(text(
-      "[ckpt] wanted to ",
+      "[ckpt] expected to ",
       what,
       " ",
       in_quotes(path_.string()),
@@ -138,7 +138,7 @@ InputFile::InputFile(const std::filesystem::path& path) : path_(path) {
   if (::fstat(fd_, &status) != 0 || !S_ISREG(status.st_mode)) {
     ::close(fd_);
     throw InvalidArgument(text(
-        "[ckpt] wanted a file at ",
+        "[ckpt] expected a file at ",
         in_quotes(path.string()),
         ", got a folder or a device; give the path of a file"));
   }
@@ -168,7 +168,7 @@ void InputFile::read(void* into, uint64_t bytes, uint64_t offset) const {
       throw InvalidArgument(text(
           "[ckpt] ",
           in_quotes(path_.string()),
-          ": wanted ",
+          ": expected ",
           bytes,
           " bytes more, got the end of the file; somebody has cut it meanwhile"));
     to += got;
@@ -183,7 +183,7 @@ std::string read_file(const std::filesystem::path& path, uint64_t most) {
     throw InvalidArgument(text(
         "[ckpt] ",
         in_quotes(path.string()),
-        ": wanted at most ",
+        ": expected at most ",
         most,
         " bytes, got ",
         file.bytes(),

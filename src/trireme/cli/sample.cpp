@@ -50,7 +50,8 @@ std::string read_config(const fs::path& folder) {
   auto all = train::read_file(folder / "config.json");
   if (!all)
     throw InvalidArgument(text(
-        "[cli] wanted --model to be a checkpoint (…/step-N) or a Hugging Face folder, "
+        "[cli] expected --model to be a checkpoint (…/step-N) or a Hugging Face "
+        "folder, "
         "got ",
         in_quotes(folder.string()),
         " without config.json"));
@@ -64,7 +65,7 @@ std::vector<int64_t> parse_ids(std::string_view words, int64_t vocab_size) {
     const auto id = parse_number<int64_t>(words.substr(0, comma));
     if (!id || *id < 0 || *id >= vocab_size)
       throw InvalidArgument(text(
-          "[cli] wanted --prompt-ids to be numbers below ",
+          "[cli] expected --prompt-ids to be numbers below ",
           vocab_size,
           " with commas between, got ",
           in_quotes(words.substr(0, comma))));
@@ -96,7 +97,7 @@ Request make_request(const SampleArguments& arguments) {
   request.ends = train::end_tokens(request.folder, request.tokenizer.get());
   if (request.tokenizer == nullptr && !arguments.stop.empty())
     throw InvalidArgument(text(
-        "[cli] wanted a tokenizer.json in ",
+        "[cli] expected a tokenizer.json in ",
         in_quotes(arguments.model),
         " for --stop, got none; leave it out, or take --max-new-tokens"));
   const int64_t vocabulary = request.plan.vocab_size;
@@ -106,7 +107,7 @@ Request make_request(const SampleArguments& arguments) {
   }
   if (request.tokenizer == nullptr)
     throw InvalidArgument(text(
-        "[cli] wanted --prompt-ids, since ",
+        "[cli] expected --prompt-ids, since ",
         in_quotes(arguments.model),
         " has no tokenizer.json, got ",
         arguments.prompt.empty() ? "no prompt" : "--prompt"));

@@ -62,7 +62,7 @@ std::string list_keys() {
         "\n    ",
         key.does,
         key.does.empty() ? "" : "; ",
-        train::wanted(key),
+        train::allowed_values(key),
         "\n");
   return out;
 }

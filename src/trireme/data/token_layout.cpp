@@ -133,7 +133,7 @@ TokenLayout parse_llm_c(std::span<const std::byte> bytes, const std::string& fil
         count,
         ", got ",
         body,
-        " bytes behind it");
+        " bytes after it");
   return {.type = kind->type, .offset = kLlmCHeader, .count = count};
 }
 

@@ -56,10 +56,10 @@ void read_section(
       throw InvalidArgument(text(
           "[train] ",
           origin,
-          ": wanted ",
+          ": expected ",
           full_name(key),
           " to be ",
-          wanted(key),
+          allowed_values(key),
           ", got a value of another kind"));
     assign(config, key, *value, origin);
   }
@@ -72,7 +72,7 @@ toml::table parse(std::string_view toml, const std::string& file) {
     throw InvalidArgument(text(
         "[train] ",
         place(file, error.source()),
-        ": wanted TOML, got a mistake: ",
+        ": expected TOML, got ",
         escaped(error.description())));
   }
 }
@@ -116,7 +116,7 @@ const Key& key_of(std::string_view name) {
     throw InvalidArgument(text(
         "[train] ",
         kCommandLine,
-        ": wanted --section.key, got ",
+        ": expected --section.key, got ",
         in_quotes(text("--", name)),
         "; trireme train --print-config lists them"));
   return find_key(name.substr(0, dot), name.substr(dot + 1), kCommandLine);
@@ -178,7 +178,7 @@ void read_toml(Config& config, std::string_view toml, const std::string& file) {
       throw InvalidArgument(text(
           "[train] ",
           place(file, name.source()),
-          ": wanted a section, got the key ",
+          ": expected a section, got the key ",
           in_quotes(name.str()),
           " outside of one; write [section] above it"));
     if (section->empty())
@@ -190,10 +190,8 @@ void read_toml(Config& config, std::string_view toml, const std::string& file) {
 void read_config_file(Config& config, const std::string& path) {
   const auto all = read_file(path);
   if (!all)
-    throw InvalidArgument(text(
-        "[train] wanted a config file, got ",
-        in_quotes(path),
-        ", which is none that can be read"));
+    throw InvalidArgument(
+        text("[train] expected a config file that can be read, got ", in_quotes(path)));
   read_toml(config, *all, path);
 }
 
@@ -208,7 +206,7 @@ void read_arguments(Config& config, const std::vector<std::string>& words) {
       throw InvalidArgument(text(
           "[train] ",
           kCommandLine,
-          ": wanted --section.key value, got ",
+          ": expected --section.key value, got ",
           in_quotes(word)));
     const size_t equals = word.find('=');
     const Key& key = key_of(word.substr(2, equals - 2));
@@ -222,9 +220,9 @@ void read_arguments(Config& config, const std::vector<std::string>& words) {
       throw InvalidArgument(text(
           "[train] ",
           kCommandLine,
-          ": wanted ",
-          wanted(key),
-          " behind ",
+          ": expected ",
+          allowed_values(key),
+          " after ",
           word,
           ", got nothing"));
     }

@@ -10,7 +10,8 @@
 namespace trireme::train {
 
 /// Sets what a TOML file says: tables are sections. InvalidArgument for everything that
-/// is wrong, with file, line, key, what was wanted and, of an unknown key, the nearest.
+/// is wrong, with file, line, key, what was expected and, of an unknown key, the
+/// nearest.
 void read_toml(Config& config, std::string_view toml, const std::string& file);
 
 /// The same for a file; InvalidArgument if it cannot be read.

@@ -241,10 +241,10 @@ std::vector<Key> make_keys() {
   throw InvalidArgument(text(
       "[train] ",
       origin,
-      ": wanted ",
+      ": expected ",
       full_name(key),
       " to be ",
-      wanted(key),
+      allowed_values(key),
       ", got ",
       got));
 }
@@ -340,7 +340,7 @@ std::string joined(const std::vector<std::string>& names) {
   throw InvalidArgument(text(
       "[train] ",
       origin,
-      ": wanted a section of ",
+      ": expected a section of ",
       joined(section_names()),
       ", got ",
       in_quotes(section)));
@@ -357,7 +357,7 @@ std::string full_name(const Key& key) {
   return text(key.section, ".", key.name);
 }
 
-std::string wanted(const Key& key) {
+std::string allowed_values(const Key& key) {
   if (!key.words.empty()) {
     std::vector<std::string> words(key.words.begin(), key.words.end());
     return text("one of ", joined(words));
@@ -416,7 +416,7 @@ const Key& find_key(
   throw InvalidArgument(text(
       "[train] ",
       origin,
-      ": wanted a key of a training job, got ",
+      ": expected a key of a training job, got ",
       got,
       best.empty() ? text("; ", section, " has ", joined(names))
                    : text("; did you mean ", best, "?")));

@@ -16,7 +16,7 @@ using Json = nlohmann::json;
 
 [[noreturn]] void refuse(const fs::path& file, const std::string& got) {
   throw InvalidArgument(text(
-      "[train] wanted eos_token_id in ",
+      "[train] expected eos_token_id in ",
       in_quotes(file.string()),
       " to be a token, a list of them or null, got ",
       got));

@@ -131,14 +131,14 @@ void check_options(const SampleOptions& options) {
   };
   need(
       options.max_new_tokens >= 0,
-      text("wanted max_new_tokens of at least 0, got ", options.max_new_tokens));
+      text("expected max_new_tokens of at least 0, got ", options.max_new_tokens));
   need(
       std::isfinite(options.temperature) && options.temperature >= 0,
-      text("wanted a temperature of at least 0, got ", options.temperature));
-  need(options.top_k >= 0, text("wanted top_k of at least 0, got ", options.top_k));
+      text("expected a temperature of at least 0, got ", options.temperature));
+  need(options.top_k >= 0, text("expected top_k of at least 0, got ", options.top_k));
   need(
       options.top_p > 0 && options.top_p <= 1,
-      text("wanted top_p above 0 and at most 1, got ", options.top_p));
+      text("expected top_p above 0 and at most 1, got ", options.top_p));
 }
 
 Drawn draw(
@@ -166,12 +166,12 @@ Generated generate(
   check_options(options);
   if (prompt.empty())
     throw InvalidArgument(
-        "[train] wanted a prompt of at least one token, got none; the model has to "
+        "[train] expected a prompt of at least one token, got none; the model has to "
         "begin somewhere");
   if (most_positions > 0 && options.max_new_tokens > 0 &&
       static_cast<int64_t>(prompt.size()) >= most_positions)
     throw InvalidArgument(text(
-        "[train] wanted a prompt of less than the model's ",
+        "[train] expected a prompt of less than the model's ",
         most_positions,
         " positions, got ",
         prompt.size(),

@@ -22,7 +22,7 @@ std::string read_config(const fs::path& folder) {
   auto all = read_file(folder / "config.json");
   if (!all)
     throw InvalidArgument(text(
-        "[train] wanted a folder with a config.json, got ",
+        "[train] expected a folder with a config.json, got ",
         in_quotes(folder.string())));
   return std::move(*all);
 }
@@ -70,7 +70,7 @@ std::string new_config(const Config& config, int64_t vocab_size) {
   const ModelConfig& model = config.model;
   if (model.name == "llama" && model.dropout > 0)
     throw InvalidArgument(text(
-        "[train] wanted model.dropout 0 for llama, which has none, got ",
+        "[train] expected model.dropout 0 for llama, which has none, got ",
         model.dropout));
   Json json = model.name == "gpt2"    ? gpt2_json(model)
               : model.name == "llama" ? llama_json(model)
@@ -137,7 +137,8 @@ ModelSource describe_model(const Config& config, int64_t vocab_size) {
       config.model.vocab_size != 0 ? config.model.vocab_size : vocab_size;
   if (folder.empty() && wanted == 0)
     throw InvalidArgument(
-        "[train] wanted model.vocab_size, since there is no tokenizer to tell it, got "
+        "[train] expected model.vocab_size, since there is no tokenizer to tell it, "
+        "got "
         "0; "
         "set it above the largest token of the files");
   ModelSource source;
@@ -149,7 +150,7 @@ ModelSource describe_model(const Config& config, int64_t vocab_size) {
     source.weights = folder;
   if (source.plan.vocab_size < vocab_size)
     throw InvalidArgument(text(
-        "[train] wanted a model for the ",
+        "[train] expected a model for the ",
         vocab_size,
         " tokens of the tokenizer, got ",
         source.plan.vocab_size,
@@ -157,7 +158,7 @@ ModelSource describe_model(const Config& config, int64_t vocab_size) {
   if (source.plan.max_positions > 0 &&
       source.plan.max_positions < config.training.seq_len)
     throw InvalidArgument(text(
-        "[train] wanted training.seq_len to be at most the model's ",
+        "[train] expected training.seq_len to be at most the model's ",
         source.plan.max_positions,
         " positions, got ",
         config.training.seq_len));

@@ -33,10 +33,8 @@ constexpr double kWorthIt = 0.99;
 sched::Schedule read_schedule(const std::string& path) {
   const auto all = read_file(path);
   if (!all)
-    throw InvalidArgument(text(
-        "[train] wanted a file, got ",
-        in_quotes(path),
-        ", which is none that can be read"));
+    throw InvalidArgument(
+        text("[train] expected a file that can be read, got ", in_quotes(path)));
   return sched::parse_csv(*all, path);
 }
 

@@ -59,7 +59,7 @@ data::TokenFile open_files(
 void check_length(const data::TokenFile& file, int64_t seq_len) {
   if (data::count_windows(file.size(), seq_len) < 1)
     throw InvalidArgument(text(
-        "[train] wanted at least ",
+        "[train] expected at least ",
         seq_len + 1,
         " tokens for a window of training.seq_len, got a ",
         file.describe()));
@@ -77,7 +77,7 @@ fs::path own_text_folder() {
                   "share" / "trireme" / "text";
   if (!fs::is_regular_file(folder / "training.txt", error))
     throw NotSupported(text(
-        "[train] wanted the text that comes with the program in ",
+        "[train] expected the text that comes with the program in ",
         in_quotes(folder.string()),
         ", got nothing there; name files with --data.path, or set TRIREME_TEXT"));
   return folder;

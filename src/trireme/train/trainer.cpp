@@ -325,7 +325,7 @@ void Job::pass_over(const StepMetrics& metrics) {
   if (metrics_ != nullptr)
     metrics_->write(metrics);
   if (!skips) {
-    // It has not been.
+    // As if it had not begun.
     state_.tokens -= tokens_a_step();
     --state_.step;
   }

@@ -39,7 +39,7 @@ void write_pictures(const RunFolder& folder, const pipe::StepReport& step);
 std::string conclude_run(
     const ReportRequest& request, Engine& engine, const TrainResult& result);
 
-/// A number with three digits behind the point.
+/// A number with three digits after the point.
 std::string rounded(double value);
 
 }  // namespace trireme::train

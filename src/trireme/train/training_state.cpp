@@ -73,7 +73,7 @@ NamedTensors states_of(
 [[noreturn]] void refuse(
     const fs::path& folder, const std::string& wanted, const std::string& got) {
   throw InvalidArgument(text(
-      "[train] wanted ",
+      "[train] expected ",
       wanted,
       " in the checkpoint ",
       in_quotes(folder.string()),
