@@ -4,8 +4,8 @@
 #include <signal.h>
 
 #include "helpers.h"
-#include "trireme/ckpt/durable_file.h"
 #include "trireme/ckpt/manifest.h"
+#include "trireme/core/durable_file.h"
 #include "trireme/testing/scratch_folder.h"
 #include "trireme/testing/world.h"
 

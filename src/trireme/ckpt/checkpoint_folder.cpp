@@ -9,8 +9,8 @@
 #include <unistd.h>
 #include <utility>
 
-#include "trireme/ckpt/durable_file.h"
 #include "trireme/ckpt/manifest.h"
+#include "trireme/core/durable_file.h"
 #include "trireme/core/error.h"
 #include "trireme/core/escape.h"
 #include "trireme/core/log.h"

@@ -15,10 +15,10 @@
 #include "trireme/core/parse_number.h"
 #include "trireme/data/tokenizer.h"
 #include "trireme/data/utf8.h"
-#include "trireme/model/registry.h"
+#include "trireme/train/config_origin.h"
 #include "trireme/train/end_tokens.h"
 #include "trireme/train/load_decoders.h"
-#include "trireme/train/text_file.h"
+#include "trireme/train/model_source.h"
 
 namespace trireme::cli {
 namespace {
@@ -45,18 +45,6 @@ struct Request {
   /// Where the model itself ends its text.
   std::vector<int64_t> ends;
 };
-
-std::string read_config(const fs::path& folder) {
-  auto all = train::read_file(folder / "config.json");
-  if (!all)
-    throw InvalidArgument(text(
-        "[cli] expected --model to be a checkpoint (…/step-N) or a Hugging Face "
-        "folder, "
-        "got ",
-        in_quotes(folder.string()),
-        " without config.json"));
-  return std::move(*all);
-}
 
 std::vector<int64_t> parse_ids(std::string_view words, int64_t vocab_size) {
   std::vector<int64_t> ids;
@@ -90,7 +78,8 @@ Request make_request(const SampleArguments& arguments) {
   train::check_options(arguments.options);
   Request request;
   request.folder = arguments.model;
-  request.plan = model::plan_model(read_config(request.folder));
+  request.plan =
+      train::about("--model", [&] { return train::plan_folder(request.folder); });
   const fs::path tokenizer = request.folder / "tokenizer.json";
   if (fs::exists(tokenizer))
     request.tokenizer = load_tokenizer(tokenizer, !arguments.prompt_ids.empty());

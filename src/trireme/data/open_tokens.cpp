@@ -1,8 +1,8 @@
 #include "trireme/core/error.h"
 #include "trireme/core/escape.h"
+#include "trireme/core/number_text.h"
 #include "trireme/data/mapped_file.h"
 #include "trireme/data/megatron_index.h"
-#include "trireme/data/thousands.h"
 #include "trireme/data/token_file.h"
 
 namespace trireme::data {

@@ -71,10 +71,7 @@ LayerPlan plan_head(int64_t vocab_size, int64_t width, double stddev) {
   const auto outputs = static_cast<double>(vocab_size);
   plan.work = {.flops = 2 * inputs * outputs, .kept = inputs, .kept_float32 = outputs};
   plan.output_elements_per_token = outputs;
-  plan.build = [parts = PlannedModule::Parts{plan.name, plan.parameters}](
-                   const BuildOptions& options, SharedParameters& shared) {
-    return pipe::layer(parts.layer, std::make_shared<Head>(parts, options, shared));
-  };
+  build_as<Head>(plan);
   return plan;
 }
 

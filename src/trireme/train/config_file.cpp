@@ -9,8 +9,8 @@
 #include "trireme/core/error.h"
 #include "trireme/core/escape.h"
 #include "trireme/core/parse_number.h"
+#include "trireme/core/proc_text.h"
 #include "trireme/train/config_keys.h"
-#include "trireme/train/text_file.h"
 
 namespace trireme::train {
 namespace {
@@ -188,7 +188,7 @@ void read_toml(Config& config, std::string_view toml, const std::string& file) {
 }
 
 void read_config_file(Config& config, const std::string& path) {
-  const auto all = read_file(path);
+  const auto all = read_text_file(path);
   if (!all)
     throw InvalidArgument(
         text("[train] expected a config file that can be read, got ", in_quotes(path)));

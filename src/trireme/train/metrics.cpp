@@ -8,7 +8,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "trireme/ckpt/durable_file.h"
+#include "trireme/core/durable_file.h"
 #include "trireme/core/error.h"
 #include "trireme/core/escape.h"
 
@@ -75,7 +75,7 @@ std::string to_json(const StepMetrics& metrics) {
 
 MetricsFile::MetricsFile(const std::filesystem::path& path, int64_t done)
     : path_(path) {
-  ckpt::write_durably(path, done > 0 ? lines_until(path, done) : "");
+  write_durably(path, done > 0 ? lines_until(path, done) : "");
   fd_ = ::open(path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC);
   if (fd_ < 0)
     refuse(path, errno);

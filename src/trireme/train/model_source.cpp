@@ -6,26 +6,17 @@
 
 #include "trireme/core/error.h"
 #include "trireme/core/escape.h"
+#include "trireme/core/proc_text.h"
 #include "trireme/model/registry.h"
 #include "trireme/train/config_file.h"
 #include "trireme/train/config_keys.h"
 #include "trireme/train/config_origin.h"
-#include "trireme/train/text_file.h"
 
 namespace trireme::train {
 namespace {
 
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
-
-std::string read_config(const fs::path& folder) {
-  auto all = read_file(folder / "config.json");
-  if (!all)
-    throw InvalidArgument(text(
-        "[train] expected a folder with a config.json, got ",
-        in_quotes(folder.string())));
-  return std::move(*all);
-}
 
 Json gpt2_json(const ModelConfig& model) {
   const double dropout = std::max(0.0, model.dropout);
@@ -94,6 +85,17 @@ bool has_weights(const fs::path& folder) {
 
 }  // namespace
 
+model::ModelPlan plan_folder(const fs::path& folder) {
+  const auto config = read_text_file(folder / "config.json");
+  if (!config)
+    throw InvalidArgument(text(
+        "[train] expected a checkpoint (…/step-N) or a Hugging Face folder, with a "
+        "config.json, got ",
+        in_quotes(folder.string()),
+        " without config.json"));
+  return model::plan_model(*config);
+}
+
 model::BuildOptions build_options(const Config& config) {
   const double dropout = config.model.dropout;
   return {
@@ -142,10 +144,10 @@ ModelSource describe_model(const Config& config, int64_t vocab_size) {
         "0; "
         "set it above the largest token of the files");
   ModelSource source;
-  source.plan = folder.empty() ? model::plan_model(new_config(config, wanted))
-                               : about("model.hf_assets_path", [&] {
-                                   return model::plan_model(read_config(folder));
-                                 });
+  source.plan =
+      folder.empty()
+          ? model::plan_model(new_config(config, wanted))
+          : about("model.hf_assets_path", [&] { return plan_folder(folder); });
   if (!folder.empty() && has_weights(folder))
     source.weights = folder;
   if (source.plan.vocab_size < vocab_size)

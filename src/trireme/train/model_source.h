@@ -19,6 +19,10 @@ struct ModelSource {
 /// not fit, or seq_len is more than the model can take.
 ModelSource describe_model(const Config& config, int64_t vocab_size);
 
+/// The model of a checkpoint or of a Hugging Face folder, by its config.json.
+/// InvalidArgument if it has none.
+model::ModelPlan plan_folder(const std::filesystem::path& folder);
+
 /// Which keys have values that were chosen for the small new model of the demo, and not
 /// for these weights: "optimizer.lr 0.004, training.seq_len 128 (the model takes up to
 /// 1024)". Empty if the config sets them, or there are no weights to load.

@@ -7,7 +7,7 @@
 #include <sstream>
 
 #include "trireme/core/error.h"
-#include "trireme/data/thousands.h"
+#include "trireme/core/number_text.h"
 
 namespace trireme::train {
 namespace {
@@ -67,7 +67,7 @@ std::string to_text(const StepMetrics& metrics, int64_t steps, double seconds_le
       "  loss ",
       fixed(metrics.loss, 3),
       "  ",
-      data::with_thousands(std::llround(metrics.tokens_per_s)),
+      with_thousands(std::llround(metrics.tokens_per_s)),
       " tokens/s  bubble ",
       fixed(100 * metrics.bubble, 1),
       " %  ",

@@ -9,6 +9,7 @@
 #include "trireme/core/error.h"
 #include "trireme/core/escape.h"
 #include "trireme/core/machine.h"
+#include "trireme/core/proc_text.h"
 #include "trireme/pipe/profile.h"
 #include "trireme/sched/auto.h"
 #include "trireme/sched/csv.h"
@@ -19,7 +20,6 @@
 #include "trireme/train/engine.h"
 #include "trireme/train/estimate.h"
 #include "trireme/train/share_text.h"
-#include "trireme/train/text_file.h"
 
 namespace trireme::train {
 namespace {
@@ -31,7 +31,7 @@ constexpr int kMeasuredSteps = 3;
 constexpr double kWorthIt = 0.99;
 
 sched::Schedule read_schedule(const std::string& path) {
-  const auto all = read_file(path);
+  const auto all = read_text_file(path);
   if (!all)
     throw InvalidArgument(
         text("[train] expected a file that can be read, got ", in_quotes(path)));

@@ -9,10 +9,10 @@
 #include <ATen/ATen.h>
 
 #include "trireme/ckpt/checkpoint.h"
-#include "trireme/ckpt/durable_file.h"
 #include "trireme/comm/collectives.h"
+#include "trireme/core/durable_file.h"
 #include "trireme/core/error.h"
-#include "trireme/data/thousands.h"
+#include "trireme/core/number_text.h"
 #include "trireme/memory/account.h"
 #include "trireme/model/weights.h"
 #include "trireme/train/config_file.h"
@@ -170,7 +170,7 @@ void Job::lay_out() {
       "model: ",
       model_.plan.type,
       ", ",
-      data::with_thousands(model_.plan.count_parameters()),
+      with_thousands(model_.plan.count_parameters()),
       " parameters; data: ",
       sources_.training.describe()));
   std::optional<Layout> before;
@@ -212,9 +212,9 @@ void Job::load() {
     if (state_.data_tokens != 0 && state_.data_tokens != sources_.training.size())
       say(text(
           "the data is not what it was: ",
-          data::with_thousands(state_.data_tokens),
+          with_thousands(state_.data_tokens),
           " tokens before, ",
-          data::with_thousands(sources_.training.size()),
+          with_thousands(sources_.training.size()),
           " now; samples are not those that would have come"));
     saved_step_ = state_.step;
     say_how_the_rate_goes_on();
@@ -232,7 +232,7 @@ void Job::load() {
   loader_.seek(state_.step);
   if (leads()) {
     set_later_steps_aside();
-    ckpt::write_durably(folder_.config(), to_toml(config_));
+    write_durably(folder_.config(), to_toml(config_));
     metrics_ = std::make_unique<MetricsFile>(folder_.metrics(), state_.step);
   }
 }
@@ -384,7 +384,7 @@ void Job::trace(bool last) {
   if (!leads())
     return;
   if (!last)
-    ckpt::write_durably(folder_.trace(state_.step), pipe::to_trace(last_step_));
+    write_durably(folder_.trace(state_.step), pipe::to_trace(last_step_));
   else
     write_pictures(folder_, last_step_);
 }

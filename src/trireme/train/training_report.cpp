@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <ostream>
 
-#include "trireme/ckpt/durable_file.h"
+#include "trireme/core/durable_file.h"
 #include "trireme/core/error.h"
 #include "trireme/data/utf8.h"
 #include "trireme/pipe/action_costs.h"
@@ -131,11 +131,11 @@ sched::Costs costs_of(const ScheduleChoice& choice, const pipe::StepReport& step
 }
 
 void write_pictures(const RunFolder& folder, const pipe::StepReport& step) {
-  ckpt::write_durably(folder.picture(), pipe::to_svg(step));
+  write_durably(folder.picture(), pipe::to_svg(step));
   if (step.predicted)
-    ckpt::write_durably(
+    write_durably(
         folder.planned_picture(), sched::draw_svg(step.schedule, *step.predicted));
-  ckpt::write_durably(folder.trace(), pipe::to_trace(step));
+  write_durably(folder.trace(), pipe::to_trace(step));
 }
 
 std::string rounded(double value) {

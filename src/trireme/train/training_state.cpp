@@ -12,12 +12,12 @@
 #include "trireme/comm/collectives.h"
 #include "trireme/core/error.h"
 #include "trireme/core/escape.h"
+#include "trireme/core/proc_text.h"
 #include "trireme/model/registry.h"
 #include "trireme/model/shared_parameters.h"
 #include "trireme/model/weights.h"
 #include "trireme/sched/csv.h"
 #include "trireme/train/config_origin.h"
-#include "trireme/train/text_file.h"
 
 namespace trireme::train {
 namespace {
@@ -196,7 +196,7 @@ fs::path save_state(
   // Where its text ends, and how it likes to be sampled.
   const fs::path assets = config.model.hf_assets_path;
   if (!assets.empty())
-    if (const auto generation = read_file(assets / "generation_config.json"))
+    if (const auto generation = read_text_file(assets / "generation_config.json"))
       content.texts["generation_config.json"] = *generation;
   return ckpt::save_checkpoint(
       world,

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <string>
 
-namespace trireme::data {
+namespace trireme {
 
 /// 1234567 as "1,234,567".
 inline std::string with_thousands(int64_t number) {
@@ -17,4 +17,4 @@ inline std::string with_thousands(int64_t number) {
   return grouped;
 }
 
-}  // namespace trireme::data
+}  // namespace trireme

@@ -1,4 +1,4 @@
-#include "trireme/ckpt/durable_file.h"
+#include "trireme/core/durable_file.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -11,7 +11,7 @@
 #include "trireme/core/error.h"
 #include "trireme/core/escape.h"
 
-namespace trireme::ckpt {
+namespace trireme {
 namespace {
 
 // Linux moves at most 2 GiB less a page in one call; less keeps it interruptible.
@@ -38,7 +38,7 @@ const char* remedy_for(int code) {
 [[noreturn]] void fail_to_read(const std::filesystem::path& path, const char* what) {
   const int code = errno;
   throw InvalidArgument(text(
-      "[ckpt] expected to ",
+      "[core] expected to ",
       what,
       " ",
       in_quotes(path.string()),
@@ -94,7 +94,7 @@ void DurableFile::finish() {
 
 void DurableFile::fail(const char* what, int code) const {
   throw InvalidArgument(text(
-      "[ckpt] expected to ",
+      "[core] expected to ",
       what,
       " ",
       in_quotes(path_.string()),
@@ -138,7 +138,7 @@ InputFile::InputFile(const std::filesystem::path& path) : path_(path) {
   if (::fstat(fd_, &status) != 0 || !S_ISREG(status.st_mode)) {
     ::close(fd_);
     throw InvalidArgument(text(
-        "[ckpt] expected a file at ",
+        "[core] expected a file at ",
         in_quotes(path.string()),
         ", got a folder or a device; give the path of a file"));
   }
@@ -166,7 +166,7 @@ void InputFile::read(void* into, uint64_t bytes, uint64_t offset) const {
       fail_to_read(path_, "read");
     if (got == 0)
       throw InvalidArgument(text(
-          "[ckpt] ",
+          "[core] ",
           in_quotes(path_.string()),
           ": expected ",
           bytes,
@@ -181,7 +181,7 @@ std::string read_file(const std::filesystem::path& path, uint64_t most) {
   const InputFile file(path);
   if (file.bytes() > most)
     throw InvalidArgument(text(
-        "[ckpt] ",
+        "[core] ",
         in_quotes(path.string()),
         ": expected at most ",
         most,
@@ -193,4 +193,4 @@ std::string read_file(const std::filesystem::path& path, uint64_t most) {
   return content;
 }
 
-}  // namespace trireme::ckpt
+}  // namespace trireme

@@ -1,8 +1,8 @@
-#include "trireme/data/thousands.h"
+#include "trireme/core/number_text.h"
 
 #include <gtest/gtest.h>
 
-namespace trireme::data {
+namespace trireme {
 namespace {
 
 TEST(Thousands, CommasStandBetweenGroupsOfThree) {
@@ -15,4 +15,4 @@ TEST(Thousands, CommasStandBetweenGroupsOfThree) {
 }
 
 }  // namespace
-}  // namespace trireme::data
+}  // namespace trireme
