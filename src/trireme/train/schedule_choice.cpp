@@ -9,6 +9,7 @@
 #include "trireme/core/error.h"
 #include "trireme/core/escape.h"
 #include "trireme/core/machine.h"
+#include "trireme/core/median.h"
 #include "trireme/core/proc_text.h"
 #include "trireme/pipe/profile.h"
 #include "trireme/sched/auto.h"
@@ -52,8 +53,7 @@ double time_passes(Engine& engine, const comm::Group& world, const pipe::Batch& 
     if (i > 0)  // the first one warms up
       times.push_back(took.item<double>());
   }
-  std::sort(times.begin(), times.end());
-  return times[times.size() / 2];
+  return median(times);
 }
 
 /// The schedule of an entry of a plan, made again.
