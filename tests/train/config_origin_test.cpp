@@ -67,16 +67,18 @@ TEST(ConfigOrigin, ChecksOfAConfigSayWhere) {
       error_of(job("[model]\ndim = 130\nn_heads = 4\n")),
       "[train] job.toml:2, job.toml:3: expected model.dim to be a multiple of "
       "model.n_heads, got 130 and 4");
-  EXPECT_EQ(
-      error_of(job("[model]\nname = \"gpt3\"\n")).substr(0, 68),
-      "[train] job.toml:2: expected model.name to be one of gpt2, llama, got ");
+  EXPECT_TRUE(
+      error_of(job("[model]\nname = \"gpt3\"\n"))
+          .starts_with(
+              "[train] job.toml:2: expected model.name to be one of gpt2, llama, "));
   EXPECT_TRUE(error_of(job("[model]\nname = \"gpt3\"\n"))
                   .ends_with("got \"gpt3\"; did you mean gpt2?"));
   const std::string schedule =
       error_of(job("\n[parallelism]\npipeline_parallel_schedule = \"ZBVZeroBuble\"\n"));
   EXPECT_TRUE(schedule.starts_with(
-      "[train] job.toml:3: parallelism.pipeline_parallel_schedule: expected the name"))
+      "[train] job.toml:3: parallelism.pipeline_parallel_schedule: "))
       << schedule;
+  EXPECT_NE(schedule.find("the name of a schedule"), std::string::npos) << schedule;
   EXPECT_TRUE(schedule.ends_with("did you mean ZBVZeroBubble?")) << schedule;
 }
 

@@ -42,7 +42,7 @@ inline Config key_config(const testing::ScratchFolder& folder, const KeyRow& row
   Config config = tiny_config(folder);
   config.training.steps = 4;
   folder.write("other.txt", std::string(500, 'z') + some_text());
-  folder.write("text.bin", some_text());
+  folder.write("text.bin", some_text() + some_text());  // an even size
   folder.write("tokenizer.json", data::byte_tokenizer()->to_json());
   folder.write("s.csv", "0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n");
   folder.write(
@@ -81,7 +81,7 @@ inline std::string see_files(const Config& config) {
 
 /// Where a run leaves them.
 inline std::string see_place(const Config& config) {
-  run_job(config, 1, 1);
+  run_job_there(config, 1, 1);
   return text(std::filesystem::exists(
       std::filesystem::path(config.job.dump_folder).parent_path() / "elsewhere"));
 }

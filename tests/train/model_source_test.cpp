@@ -75,7 +75,7 @@ TEST(ModelSource, ValuesOfTheDemoAreNotForLoadedWeights) {
   const std::string error = error_of([&] { check_demo_values(config, source); });
   EXPECT_NE(
       error.find(
-          "optimizer.lr 0.004, training.seq_len 128 (the model takes up to 256)"),
+          "training.seq_len 128 (the model takes up to 256), optimizer.lr 0.004;"),
       std::string::npos)
       << error;
   config.optimizer.lr = 1e-4;

@@ -336,6 +336,44 @@ std::string joined(const std::vector<std::string>& names) {
   return out;
 }
 
+/// Keys that nobody reads when something holds, which `why` names.
+struct IgnoredKeys {
+  std::vector<std::string_view> keys;
+  bool (*holds)(const Config& config);
+  const char* why;
+};
+
+const std::vector<IgnoredKeys>& ignored_keys() {
+  static const std::vector<IgnoredKeys> all{
+      {{"model.name",
+        "model.dim",
+        "model.n_layers",
+        "model.n_heads",
+        "model.n_kv_heads",
+        "model.hidden_dim",
+        "model.vocab_size",
+        "model.tie_embeddings"},
+       [](const Config& config) { return !config.model.hf_assets_path.empty(); },
+       "model.hf_assets_path, whose config.json says it"},
+      {{"model.n_kv_heads"},
+       [](const Config& config) { return config.model.name == "gpt2"; },
+       "model.name gpt2, which has as many as model.n_heads"},
+      {{"optimizer.momentum"},
+       [](const Config& config) { return config.optimizer.name == "AdamW"; },
+       "optimizer.name AdamW, which has beta1 for it"},
+      {{"optimizer.beta1", "optimizer.beta2", "optimizer.eps"},
+       [](const Config& config) { return config.optimizer.name == "SGD"; },
+       "optimizer.name SGD, which has none"},
+      {{"lr_scheduler.total_steps",
+        "lr_scheduler.decay_ratio",
+        "lr_scheduler.min_lr_factor"},
+       [](const Config& config) {
+         return config.lr_scheduler.decay_type == "constant";
+       },
+       "lr_scheduler.decay_type constant, which does not fall"}};
+  return all;
+}
+
 [[noreturn]] void refuse_section(std::string_view section, const std::string& origin) {
   throw InvalidArgument(text(
       "[train] ",
@@ -355,6 +393,15 @@ const std::vector<Key>& config_keys() {
 
 std::string full_name(const Key& key) {
   return text(key.section, ".", key.name);
+}
+
+std::string why_ignored(const Config& config, const Key& key) {
+  for (const IgnoredKeys& some : ignored_keys())
+    if (some.holds(config) &&
+        std::find(some.keys.begin(), some.keys.end(), full_name(key)) !=
+            some.keys.end())
+      return some.why;
+  return "";
 }
 
 std::string allowed_values(const Key& key) {

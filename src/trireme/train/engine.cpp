@@ -1,6 +1,7 @@
 #include "trireme/train/engine.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include <ATen/ATen.h>
@@ -196,7 +197,10 @@ void Engine::discard() {
 
 StepOutcome Engine::step(const data::TokenBatch& batch, double rate) {
   const StepOutcome outcome = backward(batch);
-  update(rate);
+  if (std::isfinite(outcome.grad_norm))
+    update(rate);
+  else
+    discard();
   return outcome;
 }
 

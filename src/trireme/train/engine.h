@@ -50,7 +50,7 @@ class Engine {
   void update(double rate);
   /// Drops them: the weights and the optimizer stay as they are.
   void discard();
-  /// backward() and update().
+  /// backward() and, if the norm is a finite number, update().
   StepOutcome step(const data::TokenBatch& batch, double rate);
   /// The mean loss on this pipeline's share, on the ranks of its last stage; else 0.
   double evaluate(const data::TokenBatch& batch);

@@ -24,8 +24,8 @@ ModelSource describe_model(const Config& config, int64_t vocab_size);
 model::ModelPlan plan_folder(const std::filesystem::path& folder);
 
 /// Which keys have values that were chosen for the small new model of the demo, and not
-/// for these weights: "optimizer.lr 0.004, training.seq_len 128 (the model takes up to
-/// 1024)". Empty if the config sets them, or there are no weights to load.
+/// for these weights: "training.seq_len 128 (the model takes up to 1024), optimizer.lr
+/// 0.004". Empty if the config sets them, or there are no weights to load.
 std::string demo_values(const Config& config, const ModelSource& source);
 
 /// InvalidArgument if there are such keys.

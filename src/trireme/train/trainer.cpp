@@ -238,17 +238,18 @@ void Job::load() {
 }
 
 void Job::set_later_steps_aside() {
-  if (resume_.empty() || !config_.checkpoint.enable || !is_own(resume_))
-    return;
-  const auto moved = ckpt::set_later_aside(folder_.checkpoints, state_.step);
-  if (moved.empty())
+  const auto steps = ckpt::checkpoint_steps(folder_.checkpoints);
+  if (resume_.empty() || !is_own(resume_) || steps.empty() ||
+      steps.back() <= state_.step)
     return;
   const auto metrics = folder_.metrics_aside();
   std::error_code ignored;
   std::filesystem::copy_file(folder_.metrics(), metrics, ignored);
-  for (const auto& path : moved)
+  say(text("going back; the metrics of later steps are kept in ", metrics.string()));
+  if (!config_.checkpoint.enable)
+    return;
+  for (const auto& path : ckpt::set_later_aside(folder_.checkpoints, state_.step))
     say(text("later checkpoint set aside: ", path.string()));
-  say(text("metrics until then: ", metrics.string()));
 }
 
 void Job::say_how_the_rate_goes_on() {
