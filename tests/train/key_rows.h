@@ -187,6 +187,7 @@ inline const std::vector<KeyRow>& key_rows() {
        [](Config& c) {
          std::filesystem::path path = c.data.path.front();
          c.data.path = {path.replace_filename("text.bin").string()};
+         c.data.held_out = {};
        }},
       {"data.tokenizer",
        {"/no/such", "none", ""},
