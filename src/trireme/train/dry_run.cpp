@@ -7,7 +7,6 @@
 #include "trireme/core/number_text.h"
 #include "trireme/sched/index.h"
 #include "trireme/train/estimate.h"
-#include "trireme/train/progress.h"
 #include "trireme/train/schedule_choice.h"
 
 namespace trireme::train {

@@ -52,12 +52,6 @@ std::string clock_text(double seconds) {
                    : text(minutes, ":", two_digits(whole % 60));
 }
 
-std::string bytes_text(int64_t bytes) {
-  const double mib = static_cast<double>(bytes) / (1 << 20);
-  return mib < 1024 ? text(fixed(mib, mib < 10 ? 1 : 0), " MiB")
-                    : text(fixed(mib / 1024, 1), " GiB");
-}
-
 std::string to_text(const StepMetrics& metrics, int64_t steps, double seconds_left) {
   return text(
       "step ",

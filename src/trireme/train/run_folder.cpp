@@ -32,7 +32,7 @@ void make_folder(const fs::path& path) {
 }
 
 // The newest of runs/N that has a checkpoint to go on from.
-std::optional<std::string> newest_run(const Config& config) {
+std::string newest_run(const Config& config) {
   std::optional<int64_t> newest;
   std::error_code error;
   for (fs::directory_iterator it("runs", error), end; !error && it != end;
@@ -42,7 +42,7 @@ std::optional<std::string> newest_run(const Config& config) {
         !ckpt::checkpoint_steps(it->path() / config.checkpoint.folder).empty())
       newest = number;
   }
-  return newest ? std::optional(text("runs/", *newest)) : std::nullopt;
+  return newest ? text("runs/", *newest) : "";
 }
 
 // Two jobs may share a folder of runs, and the newest need not be of this one.
@@ -82,14 +82,18 @@ fs::path RunFolder::metrics_aside() const {
   return aside;
 }
 
-std::string choose_run_folder(const Config& config) {
-  if (!config.job.dump_folder.empty())
+std::string find_run_folder(const Config& config) {
+  if (!config.job.dump_folder.empty() || config.checkpoint.resume != "auto")
     return config.job.dump_folder;
-  if (config.checkpoint.resume == "auto")
-    if (const auto run = newest_run(config)) {
-      check_same_job(config, *run);
-      return *run;
-    }
+  const std::string run = newest_run(config);
+  if (!run.empty())
+    check_same_job(config, run);
+  return run;
+}
+
+std::string choose_run_folder(const Config& config) {
+  if (const std::string run = find_run_folder(config); !run.empty())
+    return run;
   make_folder("runs");
   for (int number = 1; number < kMostRuns; ++number) {
     const std::string path = text("runs/", number);
