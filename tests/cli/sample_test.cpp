@@ -50,10 +50,10 @@ TEST(Sample, ATokenizerThatIsNotSupportedIsNotNeededForIds) {
           "vocab_size": 10, "n_positions": 8})");
   folder.write("tokenizer.json", R"({"model": {"type": "WordPiece", "vocab": {}}})");
   const std::string model = folder.path().string();
-  const Outcome text = run({"--model", model, "--prompt", "x"});
+  const TorchOutcome text = run_sample({"--model", model, "--prompt", "x"});
   EXPECT_EQ(text.code, 2);
   EXPECT_NE(text.err.find(", or give --prompt-ids"), std::string::npos) << text.err;
-  const Outcome ids = run({"--model", model, "--prompt-ids", "1"});
+  const TorchOutcome ids = run_sample({"--model", model, "--prompt-ids", "1"});
   EXPECT_EQ(ids.code, 1) << "the weights are missing, which is found next";
   EXPECT_EQ(ids.err.find("tokenizer.json"), std::string::npos) << ids.err;
 }
