@@ -69,7 +69,11 @@ LayerPlan plan_head(int64_t vocab_size, int64_t width, double stddev) {
       {"lm_head.weight", {vocab_size, width}, {InitialValue::Kind::Normal, stddev}}};
   const auto inputs = static_cast<double>(width);
   const auto outputs = static_cast<double>(vocab_size);
-  plan.work = {.flops = 2 * inputs * outputs, .kept = inputs, .kept_float32 = outputs};
+  // The loss keeps log probabilities; at the end of its backward there are gradients of
+  // these and of the logits beside them. That is for one microbatch, as the last stage
+  // has open under every schedule but GPipe.
+  plan.work = {
+      .flops = 2 * inputs * outputs, .kept = inputs, .kept_float32 = 3 * outputs};
   plan.output_elements_per_token = outputs;
   build_as<Head>(plan);
   return plan;
