@@ -73,6 +73,8 @@ SCRIPTS = {".py", ".sh", ".cmake", ".in"}
 FOLDERS = ("src", "tests", "examples", "fuzz", "bench", "tools", "cmake", ".ci")
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 LIBTORCH = re.compile(r"^(ATen|c10|torch|caffe2)/")
+# A variable of the environment where it is read.
+VARIABLE = re.compile(r'\b(?:getenv|find|has|string|\w+_or)\(\s*"(TRIREME_[A-Z_]+)"')
 
 
 class Checker:
@@ -120,6 +122,16 @@ class Checker:
             match = INCLUDE.match(line)
             if match:
                 self.check_include(path, number, *match.groups())
+            if self.source in path.parents:
+                for name in VARIABLE.findall(line):
+                    self.check_variable(path, number, name)
+
+    def check_variable(self, path, line, name):
+        """The doctor knows every variable that something reads."""
+        known = self.source / "cli" / "variables.cpp"
+        if known.is_file() and f'"{name}"' not in known.read_text(encoding="utf-8"):
+            self.report(path, line, f"reads {name}, which the doctor does not know",
+                        "add it to src/trireme/cli/variables.cpp")
 
     def check_include(self, path, line, bracket, name):
         in_project = name.startswith("trireme/")

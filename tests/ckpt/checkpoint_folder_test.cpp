@@ -4,8 +4,8 @@
 #include <signal.h>
 
 #include "helpers.h"
-#include "trireme/ckpt/durable_file.h"
 #include "trireme/ckpt/manifest.h"
+#include "trireme/core/durable_file.h"
 #include "trireme/testing/scratch_folder.h"
 #include "trireme/testing/world.h"
 
@@ -160,6 +160,26 @@ TEST(CheckpointFolderProcs, WhatAKilledProcessHeldIsALeftover) {
   processes.wait(std::chrono::seconds(10));
   remove_leftovers(root.path());
   EXPECT_EQ(names_in(root.path()), (std::set<std::string>{"ready"}));
+}
+
+TEST(CheckpointFolder, LaterOnesAreSetAside) {
+  const ScratchFolder root;
+  for (const int64_t step : {1, 2, 10})
+    write_step(root, step);
+  root.write("step-10.aside-1/word", "of an earlier time");
+  root.write("step-3/not-ours", "");
+  const auto moved = set_later_aside(root.path(), 1);
+  EXPECT_EQ(
+      moved,
+      (std::vector<fs::path>{
+          root.path() / "step-2.aside-1", root.path() / "step-10.aside-2"}));
+  EXPECT_EQ(checkpoint_steps(root.path()), std::vector<int64_t>{1});
+  EXPECT_EQ(read_file(root.path() / "step-10.aside-2" / "word", 10), "w");
+  EXPECT_TRUE(fs::exists(root.path() / "step-3"));
+  EXPECT_TRUE(set_later_aside(root.path(), 1).empty());
+  remove_leftovers(root.path());
+  prune_checkpoints(root.path(), 1, 1);
+  EXPECT_TRUE(fs::exists(root.path() / "step-2.aside-1"));
 }
 
 TEST(CheckpointFolder, PrunesAllButTheHighest) {

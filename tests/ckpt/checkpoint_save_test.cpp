@@ -121,7 +121,7 @@ TEST(CheckpointSaveRanks, WrongContentIsRefusedOnAllRanks) {
         content.parts[0].weights[1].second = at::eye(3).to_sparse();
       },
       1,
-      "wanted a dense tensor \"layer.1.weight\"");
+      "expected a dense tensor \"layer.1.weight\"");
   for (const char* name :
        {"../x", "a/b", "", ".hidden", "checkpoint.json", "model.safetensors"})
     expect_refused([&](auto& content) { content.texts[name] = ""; }, 0, "plain names");

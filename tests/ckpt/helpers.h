@@ -16,8 +16,10 @@ inline std::string refusal(const std::function<void()>& call) {
   try {
     call();
   } catch (const InvalidArgument& error) {
-    EXPECT_TRUE(std::string(error.what()).starts_with("[ckpt] ")) << error.what();
-    return error.what();
+    const std::string message = error.what();
+    EXPECT_TRUE(message.starts_with("[ckpt] ") || message.starts_with("[core] "))
+        << message;  // [core]: a file that cannot be read or written
+    return message;
   }
   ADD_FAILURE() << "nothing was refused";
   return {};
@@ -26,7 +28,7 @@ inline std::string refusal(const std::function<void()>& call) {
 /// Fails the test unless the message has the part.
 inline void expect_part(const std::string& message, const std::string& part) {
   EXPECT_NE(message.find(part), std::string::npos)
-      << "wanted: " << part << "\ngot: " << message;
+      << "expected: " << part << "\ngot: " << message;
 }
 
 /// Bit by bit, with dtype and sizes.

@@ -18,16 +18,16 @@ TEST(JsonReader, ReadsWhatIsJson) {
 TEST(JsonReader, RefusesANameThatComesTwice) {
   EXPECT_EQ(
       refused(R"({"a":1,"b":2,"a":3})"),
-      "[ckpt] a.json: wanted each name once, got \"a\" twice");
+      "[ckpt] a.json: expected each name once, got \"a\" twice");
   expect_part(refused(R"({"o":{"a":{"z":1},"b":2,"a":3}})"), "\"a\" twice");
   expect_part(refused(R"([{"a":1},{"a":1,"a":1}])"), "\"a\" twice");
 }
 
 TEST(JsonReader, RefusesOtherTextWithItsPlace) {
-  expect_part(refused(""), "wanted JSON");
+  expect_part(refused(""), "expected JSON");
   expect_part(refused("{\"a\":}"), "at byte 6");
-  expect_part(refused("{} x"), "wanted JSON");
-  expect_part(refused("{\"\xff\":1}"), "wanted JSON");
+  expect_part(refused("{} x"), "expected JSON");
+  expect_part(refused("{\"\xff\":1}"), "expected JSON");
   expect_part(refused("[1e999]"), "too large");
 }
 
@@ -46,7 +46,7 @@ TEST(JsonReader, NumbersAreWholeAndInRange) {
   for (const char* wrong : {"8", "-1", "1.0", "\"1\"", "null", "true"})
     expect_part(
         refusal([&] { whole_number(Json::parse(wrong), 7, "x", "a"); }),
-        "wanted x to be a whole number from 0 to 7");
+        "expected x to be a whole number from 0 to 7");
 }
 
 TEST(JsonReader, WritesOnlyUtf8) {
@@ -55,7 +55,7 @@ TEST(JsonReader, WritesOnlyUtf8) {
       refusal([] {
         json_text(Json{{"\xff", 1}}, -1, "a");
       }),
-      "wanted names in UTF-8");
+      "expected names in UTF-8");
 }
 
 }  // namespace

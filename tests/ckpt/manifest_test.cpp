@@ -21,7 +21,7 @@ TEST(Manifest, RefusesOtherTextByName) {
   const auto refused = [](const std::string& json) {
     return refusal([&] { parse_manifest(json, "m.json"); });
   };
-  expect_part(refused(""), "m.json: wanted JSON");
+  expect_part(refused(""), "m.json: expected JSON");
   expect_part(refused("[]"), "an object");
   expect_part(refused("{}"), "a member \"format\"");
   expect_part(refused(R"({"format":"trireme checkpoint 9"})"), "a newer Trireme");

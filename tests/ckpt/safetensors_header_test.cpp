@@ -57,17 +57,17 @@ INSTANTIATE_TEST_SUITE_P(
     SafetensorsHeader,
     WrongHeader,
     ::testing::Values(
-        Wrong{"", 0, "wanted JSON"},
-        Wrong{"[]", 0, "wanted an object, got a list of 0"},
-        Wrong{"{\"a\":", 0, "wanted JSON"},
-        Wrong{"{\"a\":3}", 0, "tensor \"a\": wanted an object, got 3"},
+        Wrong{"", 0, "expected JSON"},
+        Wrong{"[]", 0, "expected an object, got a list of 0"},
+        Wrong{"{\"a\":", 0, "expected JSON"},
+        Wrong{"{\"a\":3}", 0, "tensor \"a\": expected an object, got 3"},
         Wrong{R"({"a":{"shape":[],"data_offsets":[0,4]}})", 4, "a member \"dtype\""},
         Wrong{R"({"a":{"dtype":"F32","data_offsets":[0,4]}})", 4, "a member \"shape\""},
         Wrong{R"({"a":{"dtype":"F32","shape":[]}})", 4, "a member \"data_offsets\""},
         Wrong{
             R"({"a":{"dtype":"F31","shape":[],"data_offsets":[0,4]}})",
             4,
-            "tensor \"a\": wanted a dtype among F64, F32"},
+            "tensor \"a\": expected a dtype among F64, F32"},
         Wrong{R"({"a":{"dtype":7,"shape":[],"data_offsets":[0,4]}})", 4, "got 7"},
         Wrong{
             R"({"a":{"dtype":"F32","shape":{},"data_offsets":[0,4]}})",
@@ -109,29 +109,30 @@ INSTANTIATE_TEST_SUITE_P(
         Wrong{
             R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,4]}})",
             4,
-            "wanted 8 bytes, as dtype and shape say, got 4 bytes"},
+            "expected 8 bytes, as dtype and shape say, got 4 bytes"},
         Wrong{
             R"({"a":{"dtype":"F32","shape":[],"data_offsets":[4,8]}})",
             8,
-            "tensor \"a\": wanted its bytes to begin at 0"},
+            "tensor \"a\": expected its bytes to begin at 0"},
         Wrong{
             R"({"a":{"dtype":"F32","shape":[],"data_offsets":[0,4]},)"
             R"("b":{"dtype":"F32","shape":[],"data_offsets":[2,6]}})",
             6,
-            "tensor \"b\": wanted its bytes to begin at 4"},
+            "tensor \"b\": expected its bytes to begin at 4"},
         Wrong{
             R"({"a":{"dtype":"F32","shape":[],"data_offsets":[0,4]},)"
             R"("b":{"dtype":"F32","shape":[],"data_offsets":[8,12]}})",
             12,
-            "tensor \"b\": wanted its bytes to begin at 4"},
+            "tensor \"b\": expected its bytes to begin at 4"},
         Wrong{
             R"({"a":{"dtype":"F32","shape":[],"data_offsets":[0,4]}})",
             3,
-            "wanted 4 bytes of data, as its header says, got 3; the file is cut short"},
+            "expected 4 bytes of data, as its header says, got 3; the file is cut "
+            "short"},
         Wrong{
             R"({"a":{"dtype":"F32","shape":[],"data_offsets":[0,4]}})",
             5,
-            "something behind its last tensor"},
+            "something after its last tensor"},
         Wrong{
             R"({"a":{"dtype":"F32","shape":[],"data_offsets":[0,4]},)"
             R"("a":{"dtype":"F32","shape":[],"data_offsets":[4,8]}})",
@@ -154,7 +155,7 @@ TEST(SafetensorsHeader, TheLengthMustFitInTheFile) {
       refused_bytes(framed("{}", kMostHeaderBytes + 1), ~uint64_t{0}),
       "no safetensors");
   // The caller has not read far enough.
-  expect_part(refused_bytes(framed("{}", 3), 100), "wanted 11 bytes to read, got 10");
+  expect_part(refused_bytes(framed("{}", 3), 100), "expected 11 bytes to read, got 10");
 }
 
 TEST(SafetensorsHeader, WhatIsWrittenComesBackAligned) {
@@ -186,7 +187,7 @@ TEST(SafetensorsHeader, RefusesToWriteNamesThatCannotBeRead) {
       write_safetensors_header(header, "f");
     });
   };
-  expect_part(refused("a", "a"), "tensor \"a\": wanted each name once");
+  expect_part(refused("a", "a"), "tensor \"a\": expected each name once");
   expect_part(refused("a", "__metadata__"), "keeps for itself");
   expect_part(refused("a", "\xff"), "UTF-8");
 }

@@ -156,7 +156,7 @@ TEST(Safetensors, NamesTheTensorThatIsNotThere) {
   EXPECT_FALSE(file.has("b"));
   expect_part(
       refusal([&] { file.read("b"); }),
-      "wanted the tensor \"b\", got 1 others, such as \"a\"");
+      "expected the tensor \"b\", got 1 others, such as \"a\"");
 }
 
 TEST(Safetensors, RefusesTensorsThatTheFormatCannotHold) {
@@ -165,7 +165,7 @@ TEST(Safetensors, RefusesTensorsThatTheFormatCannotHold) {
   const auto refused = [&](const at::Tensor& tensor) {
     return refusal([&] { write_safetensors(path, {{"w", tensor}}); });
   };
-  expect_part(refused({}), "wanted a dense tensor \"w\", got none");
+  expect_part(refused({}), "expected a dense tensor \"w\", got none");
   expect_part(refused(at::eye(3).to_sparse()), "sparse");
   expect_part(refused(at::empty({1}, at::TensorOptions().device(at::kMeta))), "meta");
   expect_part(refused(at::zeros({1}, at::kComplexDouble)), "got ComplexDouble");

@@ -27,7 +27,7 @@ TEST(WeightFiles, ReadsOneFile) {
   EXPECT_EQ(weights.entry("a").sizes, (std::vector<int64_t>{3}));
   EXPECT_TRUE(weights.has("a"));
   EXPECT_FALSE(weights.has("c"));
-  expect_part(refusal([&] { weights.read("c"); }), "wanted the tensor \"c\", got 2");
+  expect_part(refusal([&] { weights.read("c"); }), "expected the tensor \"c\", got 2");
 }
 
 void write_two(const ScratchFolder& folder, const std::string& stem) {
@@ -63,7 +63,7 @@ TEST(WeightFiles, NamesTheFileThatIsWrong) {
   write_safetensors(second, {{"other", at::ones({1})}});
   const std::string message = refusal([&] { WeightFiles weights(folder.path()); });
   expect_part(message, second.string());
-  expect_part(message, "wanted the tensor \"w2\"");
+  expect_part(message, "expected the tensor \"w2\"");
   std::filesystem::remove(second);
   expect_part(refusal([&] { WeightFiles weights(folder.path()); }), second.string());
 }
@@ -72,7 +72,7 @@ TEST(WeightFiles, SaysWhatAFolderHasInstead) {
   const ScratchFolder folder;
   expect_part(
       refusal([&] { WeightFiles weights(folder.path()); }),
-      "wanted model.safetensors or model.safetensors.index.json, got neither");
+      "expected model.safetensors or model.safetensors.index.json, got neither");
   expect_part(
       refusal([&] { WeightFiles weights(folder.path() / "no"); }), "got no folder");
   folder.write("pytorch_model.bin", "");
@@ -102,7 +102,7 @@ TEST(WeightIndex, RefusesFilesOutsideTheFolder) {
     const std::string message = refusal([&] {
       parse_weight_index(text(R"({"weight_map":{"w":)", file, "}}"), "i.json");
     });
-    expect_part(message, "i.json: wanted the tensor \"w\" to lie in a file");
+    expect_part(message, "i.json: expected the tensor \"w\" to lie in a file");
   }
   expect_part(refusal([] { parse_weight_index("{}", "i"); }), "\"weight_map\"");
   expect_part(

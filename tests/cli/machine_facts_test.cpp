@@ -44,13 +44,5 @@ TEST(MachineFacts, HasNoGpuWithoutFiles) {
   EXPECT_EQ(facts.driver, "");
 }
 
-TEST(MachineFacts, WritesBytesForPeople) {
-  EXPECT_EQ(bytes_text(7), "7 bytes");
-  EXPECT_EQ(bytes_text(1024), "1.0 KiB");
-  EXPECT_EQ(bytes_text(340ULL << 20), "340 MiB");
-  EXPECT_EQ(bytes_text((23ULL << 30) + (1ULL << 29)), "23.5 GiB");
-  EXPECT_EQ(bytes_text(~0ULL), "16777216 TiB");
-}
-
 }  // namespace
 }  // namespace trireme::cli

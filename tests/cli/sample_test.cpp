@@ -25,7 +25,7 @@ TEST(Sample, RefusesWhatIsWrong) {
       {{}, "--model"},
       {{"--model", "/no/such"}, "without config.json"},
       {{"--model", model}, "no tokenizer.json, got no prompt"},
-      {{"--model", model, "--prompt", "x"}, "wanted --prompt-ids"},
+      {{"--model", model, "--prompt", "x"}, "expected --prompt-ids"},
       {{"--model", model, "--prompt-ids", "1,x"}, "got \"x\""},
       {{"--model", model, "--prompt-ids", "1,10"}, "numbers below 10"},
       {{"--model", model, "--prompt-ids", "1,"}, "got \"\""},
@@ -40,6 +40,22 @@ TEST(Sample, RefusesWhatIsWrong) {
     EXPECT_EQ(outcome.code, 2) << part;
     EXPECT_NE(outcome.err.find(part), std::string::npos) << outcome.err;
   }
+}
+
+TEST(Sample, ATokenizerThatIsNotSupportedIsNotNeededForIds) {
+  const testing::ScratchFolder folder;
+  folder.write(
+      "config.json",
+      R"({"model_type": "gpt2", "n_embd": 8, "n_layer": 1, "n_head": 1,
+          "vocab_size": 10, "n_positions": 8})");
+  folder.write("tokenizer.json", R"({"model": {"type": "WordPiece", "vocab": {}}})");
+  const std::string model = folder.path().string();
+  const TorchOutcome text = run_sample({"--model", model, "--prompt", "x"});
+  EXPECT_EQ(text.code, 2);
+  EXPECT_NE(text.err.find(", or give --prompt-ids"), std::string::npos) << text.err;
+  const TorchOutcome ids = run_sample({"--model", model, "--prompt-ids", "1"});
+  EXPECT_EQ(ids.code, 1) << "the weights are missing, which is found next";
+  EXPECT_EQ(ids.err.find("tokenizer.json"), std::string::npos) << ids.err;
 }
 
 }  // namespace

@@ -22,6 +22,23 @@ TEST(Variables, AreOnlyThoseOfTriremeAndItsNeighbours) {
   EXPECT_EQ(notes[2].reader, "gloo inside PyTorch; Trireme does not read it");
 }
 
+TEST(Variables, AllThatSomethingReadsAreKnown) {
+  for (const char* name :
+       {"TRIREME_BACKEND",
+        "TRIREME_FLIGHT_DIR",
+        "TRIREME_LOG",
+        "TRIREME_PEERS",
+        "TRIREME_PIP_ARGS",
+        "TRIREME_PYTHON",
+        "TRIREME_TEXT",
+        "TRIREME_TIMEOUT",
+        "TRIREME_TORCH"}) {
+    const auto notes = note_variables(Environment{{name, "1"}});
+    ASSERT_EQ(notes.size(), 1U);
+    EXPECT_FALSE(notes[0].reader.starts_with("nobody")) << name;
+  }
+}
+
 TEST(Variables, NamesTheOneThatMayBeMeant) {
   const auto notes = note_variables(Environment{{"TRIREME_TIMOUT", "3"}});
   ASSERT_EQ(notes.size(), 1U);

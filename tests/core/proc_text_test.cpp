@@ -180,6 +180,7 @@ TEST(ProcText, UnknownOrOutsideCgroupsAreTheRoot) {
 TEST(ProcText, FilesThatCannotBeReadGiveNothing) {
   EXPECT_EQ(read_text_file("/no/such/file"), std::nullopt);
   EXPECT_EQ(read_text_file("/proc"), std::nullopt) << "a folder";
+  EXPECT_EQ(read_text_file("/dev/null"), "") << "empty";
   EXPECT_TRUE(read_text_file("/proc/self/stat").has_value());
 }
 

@@ -92,7 +92,7 @@ TEST(MegatronIndex, RefusesCountsThatRunOver) {
       EXPECT_TRUE(contains(
           message_of<InvalidArgument>(
               [&] { parse_megatron(as_bytes(broken), 24, "x"); }),
-          "behind the header, got 68 bytes"));
+          "after the header, got 68 bytes"));
     }
 }
 

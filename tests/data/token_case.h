@@ -39,7 +39,7 @@ struct IndexCase {
   std::vector<int64_t> documents;
   std::string modes;
 
-  /// Sequences of these lengths, one behind the other, each a document.
+  /// Sequences of these lengths, one after the other, each a document.
   static IndexCase of(std::vector<int32_t> lengths, uint8_t code, int64_t token_bytes) {
     IndexCase index;
     index.code = code;

@@ -61,7 +61,7 @@ TEST(TokenLayout, LlmCRefusesWhatDoesNotFit) {
       "expected version 1 with the magic number 20240520, got 7"));
   EXPECT_TRUE(contains(
       refusal(llm_c_header(20240520, 1, 4) + body),
-      "expected as many tokens of 2 bytes as the header says, 4, got 6 bytes behind"));
+      "expected as many tokens of 2 bytes as the header says, 4, got 6 bytes after"));
   EXPECT_TRUE(contains(refusal(llm_c_header(20240520, 1, 2) + body), "got 6 bytes"));
   EXPECT_TRUE(contains(refusal(llm_c_header(20240520, 1, -3) + body), "-3"));
   EXPECT_TRUE(contains(refusal(llm_c_header(20240520, 1, 0)), "says, 0, got 0 bytes"));

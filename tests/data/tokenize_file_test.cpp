@@ -21,7 +21,7 @@ Tokens all_of(const TokenFile& file) {
   return tokens;
 }
 
-/// A letter is its place behind a, plus what makes the vocabulary large; 1 is the end.
+/// A letter is its place after a, plus what makes the vocabulary large; 1 is the end.
 class Letters : public Tokenizer {
  public:
   explicit Letters(int64_t vocab_size) : vocab_size_(vocab_size) {}

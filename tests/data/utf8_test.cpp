@@ -37,7 +37,7 @@ TEST(Utf8, ReplacesAsPythonDoes) {
   EXPECT_EQ(as_utf8("\xc0\xaf"), "��");  // a long form
   EXPECT_EQ(as_utf8("\xe0\x80\xaf"), "���");
   EXPECT_EQ(as_utf8("\xed\xa0\x80"), "���");       // a surrogate
-  EXPECT_EQ(as_utf8("\xf4\x90\x80\x80"), "����");  // behind U+10FFFF
+  EXPECT_EQ(as_utf8("\xf4\x90\x80\x80"), "����");  // after U+10FFFF
   EXPECT_EQ(as_utf8("\xf5"), "�");
   EXPECT_EQ(as_utf8("\x80"), "�");
   EXPECT_EQ(as_utf8("\xf0\x9f\xc3\xa9"), "�é");

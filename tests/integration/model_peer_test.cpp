@@ -44,7 +44,7 @@ std::string run_script(const char* what, const fs::path& folder) {
 struct Case {
   explicit Case(const fs::path& folder)
       : name(folder.filename().string()),
-        plan(plan_model(ckpt::read_file(folder / "config.json", 1 << 20))),
+        plan(plan_model(read_file(folder / "config.json", 1 << 20))),
         files(folder),
         expected(folder, "expected"),
         dtype(files.entry(files.names().front()).dtype) {}
@@ -149,9 +149,8 @@ void save(const Case& one, const fs::path& folder) {
       index.total_bytes += tensor.nbytes();
     }
   }
-  ckpt::write_durably(
-      folder / ckpt::index_name("model"), ckpt::write_weight_index(index));
-  ckpt::write_durably(folder / "config.json", config_for_saving(one.plan, one.dtype));
+  write_durably(folder / ckpt::index_name("model"), ckpt::write_weight_index(index));
+  write_durably(folder / "config.json", config_for_saving(one.plan, one.dtype));
   const at::NoGradGuard no_grad;
   const at::Tensor tokens = one.expected.read("tokens");
   const at::Tensor logits =

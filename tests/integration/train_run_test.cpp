@@ -205,7 +205,7 @@ TEST_F(TrainRunProcs, WrongWordsAreFoundBeforeRanksStart) {
   EXPECT_EQ(run(train({"--training.step", "2"})), 2);
   expect(err_, "did you mean training.steps?");
   EXPECT_EQ(run(train({"--model.n_heads", "3"})), 2);
-  expect(err_, "[train] the command line: wanted model.dim to be a multiple of");
+  expect(err_, "[train] the command line: expected model.dim to be a multiple of");
   const std::string job =
       folder_.write("job.toml", "[data]\n\ntokenizer = \"none.json\"\n").string();
   EXPECT_EQ(run({TRIREME_PROGRAM, "train", job}), 2);
@@ -217,7 +217,7 @@ TEST_F(TrainRunProcs, WrongWordsAreFoundBeforeRanksStart) {
            "--parallelism.pipeline_parallel_stages_per_rank",
            "9"})),
       2);
-  expect(err_, "the command line: parallelism.pipeline_parallel_schedule: wanted ");
+  expect(err_, "the command line: parallelism.pipeline_parallel_schedule: ");
   EXPECT_EQ(run({TRIREME_PROGRAM, "train", "/no/such.toml"}), 2);
   EXPECT_EQ(run({TRIREME_PROGRAM, "sample", "--model", "/no/such"}), 2);
   expect(err_, "without config.json");

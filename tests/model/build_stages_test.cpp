@@ -77,7 +77,7 @@ TEST(BuildStages, RefusesRangesThatCannotBe) {
        {Stages{{0, 6}}, Stages{{-1, 2}}, Stages{{2, 2}}, Stages{{0, 3}, {2, 5}}})
     EXPECT_TRUE(contains(
         message_of<InvalidArgument>([&] { build_stages(kPlan, ranges, {}); }),
-        "wanted ranges of the 5 layers"));
+        "expected ranges of the 5 layers"));
   EXPECT_TRUE(contains(
       message_of<InvalidArgument>([] {
         tied_places(kPlan, {{0, 3}});

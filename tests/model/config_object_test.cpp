@@ -55,14 +55,15 @@ TEST(ConfigObject, WrongValuesAreNamed) {
   refuses([] { kConfig.word("layers", ""); }, R"("layers" to be a text)");
   refuses([] { kConfig.object("layers"); }, R"("layers" to be an object)");
   refuses(
-      [] { kConfig.object("rope")->flag("theta", true); }, "config.json, rope: wanted");
+      [] { kConfig.object("rope")->flag("theta", true); },
+      "config.json, rope: expected");
 }
 
 TEST(ConfigObject, WhatIsNoObjectIsRefused) {
   for (const char* text : {"", "{", "[1]", "3", "{\"a\": 1,}", "\xff"})
     EXPECT_TRUE(contains(
         message_of<InvalidArgument>([&] { ConfigObject::parse(text); }),
-        "config.json: wanted a JSON object"))
+        "config.json: expected a JSON object"))
         << text;
 }
 
@@ -73,7 +74,7 @@ TEST(ConfigObject, DeepNestingIsNoDanger) {
   };
   EXPECT_TRUE(contains(
       message_of<InvalidArgument>([&] { ConfigObject::parse(nested(1'000'000)); }),
-      "wanted at most 32 levels"));
+      "expected at most 32 levels"));
   EXPECT_TRUE(ConfigObject::parse(nested(20)).has("a"));
 }
 
@@ -100,11 +101,11 @@ TEST(ConfigObject, SizesAreChecked) {
   check_divides("a", 6, "b", 3);
   EXPECT_TRUE(contains(
       message_of<InvalidArgument>([] { check_at_least_one("a", 0); }),
-      "wanted \"a\" of at least 1, got 0"));
+      "expected \"a\" of at least 1, got 0"));
   for (const int64_t part : {0, 4})
     EXPECT_TRUE(contains(
         message_of<InvalidArgument>([&] { check_divides("a", 6, "b", part); }),
-        text("wanted \"a\" that \"b\" divides, got 6 and ", part)));
+        text("expected \"a\" that \"b\" divides, got 6 and ", part)));
 }
 
 }  // namespace

@@ -63,7 +63,8 @@ TEST(Gpt2Config, SaysWhatItCannot) {
         contains(message_of<NotSupported>([&] { parse_gpt2_config(json); }), part));
   };
   refuses(
-      R"({"activation_function": "mish"})", R"("activation_function": wanted one of)");
+      R"({"activation_function": "mish"})",
+      R"("activation_function": expected one of)");
   refuses(R"({"add_cross_attention": true})", R"("add_cross_attention")");
   refuses(R"({"quantization_config": {}})", R"("quantization_config")");
 }

@@ -77,7 +77,7 @@ TEST(LlamaConfig, SaysWhatItCannot) {
   refuses(
       R"({"rope_parameters": {"partial_rotary_factor": 0.5}})",
       "partial_rotary_factor");
-  refuses(R"({"hidden_act": "mish"})", R"("hidden_act": wanted one of)");
+  refuses(R"({"hidden_act": "mish"})", R"("hidden_act": expected one of)");
   refuses(R"({"quantization_config": {}})", R"("quantization_config")");
 }
 

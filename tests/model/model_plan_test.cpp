@@ -82,9 +82,11 @@ TEST(ModelPlan, ACheckpointKeepsTheInputOnly) {
   EXPECT_EQ(
       block.kept_bytes_per_token(100, {.dtype = at::kBFloat16, .checkpoint = true}),
       24 * 2);
-  // Embeddings are no block.
+  // The head is no block, and the loss works on its logits in float32.
   const LayerPlan head = plan_gpt2(small_gpt2()).layers.back();
-  EXPECT_EQ(head.kept_bytes_per_token(9, {.checkpoint = true}), 24 * 4);
+  EXPECT_EQ(head.kept_bytes_per_token(9, {.checkpoint = true}), 24 * 4 + 3 * 61 * 4);
+  EXPECT_EQ(
+      head.kept_bytes_per_token(9, {.dtype = at::kBFloat16}), 24 * 2 + 3 * 61 * 4);
 }
 
 TEST(ModelPlan, DroppedProbabilitiesAreKept) {

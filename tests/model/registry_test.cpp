@@ -52,7 +52,7 @@ TEST(Registry, NamesWhatItDoesNotKnow) {
       contains(unknown, R"("model_type": "bert" is not known; there are gpt2, llama)"));
   EXPECT_TRUE(contains(
       message_of<InvalidArgument>([] { plan_model("{}"); }),
-      R"(wanted "model_type" to be one of gpt2, llama)"));
+      R"(expected "model_type" to be one of gpt2, llama)"));
   EXPECT_THROW(plan_model(R"({"model_type": 3})"), InvalidArgument);
   EXPECT_THROW(plan_model("no json"), InvalidArgument);
 }

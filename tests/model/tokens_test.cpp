@@ -19,7 +19,8 @@ TEST(Tokens, AreNumbersOfTheVocabulary) {
   for (const at::Tensor& wrong :
        {at::zeros({3}, at::kLong), at::zeros({2, 3}), at::Tensor()})
     EXPECT_TRUE(contains(
-        message_of<InvalidArgument>([&] { check_tokens(wrong); }), "wanted tokens ["));
+        message_of<InvalidArgument>([&] { check_tokens(wrong); }),
+        "expected tokens ["));
 }
 
 TEST(Tokens, OutOfRangeAreNamed) {

@@ -106,6 +106,19 @@ class CheckLayers(unittest.TestCase):
         self.expect({"tests/core/error_test.cpp": "#include <trireme/core/error.h>\n"},
                     "tests/core/error_test.cpp:1", "file of this project")
 
+    def test_variable_that_the_doctor_does_not_know(self):
+        tree = {"src/trireme/cli/variables.cpp": 'constexpr const char* kName = "TRIREME_LOG";\n',
+                "tests/cli/variables_test.cpp": "",
+                "src/trireme/CMakeLists.txt": GOOD["src/trireme/CMakeLists.txt"].replace(
+                    "cli/main.cpp", "cli/main.cpp cli/variables.cpp"),
+                "tests/CMakeLists.txt": GOOD["tests/CMakeLists.txt"]
+                + "trireme_add_tests(cli SOURCES variables_test.cpp)\n"}
+        reader = GOOD["src/trireme/core/error.cpp"] + 'const char* x = std::getenv("TRIREME_{}");\n'
+        self.assertEqual(
+            check({**tree, "src/trireme/core/error.cpp": reader.format("LOG")}), (0, []))
+        self.expect({**tree, "src/trireme/core/error.cpp": reader.format("SAIL")},
+                    "src/trireme/core/error.cpp:4", "TRIREME_SAIL", "doctor")
+
     def test_header_without_pragma_once(self):
         self.expect({"src/trireme/core/error.h": "int x;\n"},
                     "src/trireme/core/error.h:1", "#pragma once")

@@ -4,6 +4,7 @@
 
 #include "trireme/core/error.h"
 #include "trireme/train/config.h"
+#include "trireme/train/config_file.h"
 
 namespace trireme::train {
 namespace {
@@ -26,7 +27,11 @@ TEST(ConfigCheck, DefaultsAreFine) {
 TEST(ConfigCheck, RefusesWhatDoesNotFit) {
   const std::vector<std::pair<std::function<void(Config&)>, std::string>> cases{
       {[](Config& c) { c.model.dim = 130; }, "a multiple of model.n_heads, got 130"},
-      {[](Config& c) { c.model.n_kv_heads = 3; }, "a multiple of model.n_kv_heads"},
+      {[](Config& c) {
+         c.model.name = "llama";
+         c.model.n_kv_heads = 3;
+       },
+       "a multiple of model.n_kv_heads"},
       {[](Config& c) {
          c.parallelism.ranks = 6;
          c.parallelism.pipeline_parallel_degree = 2;
@@ -37,7 +42,7 @@ TEST(ConfigCheck, RefusesWhatDoesNotFit) {
          c.parallelism.pipeline_parallel_schedule = "1F1B";
          c.parallelism.pipeline_parallel_schedule_csv = "x.csv";
        },
-       "wanted one schedule"},
+       "expected one schedule"},
       {[](Config& c) { c.parallelism.pipeline_parallel_schedule = "1F2B"; },
        "got \"1F2B\"; did you mean 1F1B?"},
       {[](Config& c) { c.parallelism.pipeline_parallel_stages_per_rank = 2; },
@@ -48,12 +53,54 @@ TEST(ConfigCheck, RefusesWhatDoesNotFit) {
        },
        "got 2 with a file, which has them"},
       {[](Config& c) { c.model.name = "lama"; }, "did you mean llama?"},
-      {[](Config& c) { c.data.format = "megatron"; }, "wanted data.path"},
+      {[](Config& c) { c.data.format = "megatron"; }, "expected data.path"},
       {[](Config& c) { c.training.local_batch_size = 1 << 20; }, "local_batch_size"},
       {[](Config& c) { c.checkpoint.folder = "/tmp"; }, "a name in the run's folder"},
   };
   for (const auto& [change, part] : cases)
     EXPECT_NE(error_of(change).find(part), std::string::npos) << error_of(change);
+}
+
+TEST(ConfigCheck, KeysThatNobodyWouldReadAreRefused) {
+  const std::vector<std::pair<std::function<void(Config&)>, std::string>> cases{
+      {[](Config& c) {
+         c.model.hf_assets_path = "gpt2";
+         c.model.dim = 64;
+       },
+       "expected no model.dim beside model.hf_assets_path, whose config.json says it, "
+       "got 64; leave it out"},
+      {[](Config& c) {
+         c.model.hf_assets_path = "gpt2";
+         set_key(c, "model.n_layers", "4");  // the default, but asked for
+       },
+       "the command line: expected no model.n_layers"},
+      {[](Config& c) { c.model.n_kv_heads = 2; }, "expected no model.n_kv_heads"},
+      {[](Config& c) { c.optimizer.momentum = 0.9; }, "expected no optimizer.momentum"},
+      {[](Config& c) {
+         c.optimizer.name = "SGD";
+         c.optimizer.beta2 = 0.9;
+       },
+       "expected no optimizer.beta2 beside optimizer.name SGD"},
+      {[](Config& c) {
+         c.lr_scheduler.decay_type = "constant";
+         c.lr_scheduler.decay_ratio = 0.5;
+       },
+       "expected no lr_scheduler.decay_ratio"}};
+  for (const auto& [change, part] : cases)
+    EXPECT_NE(error_of(change).find(part), std::string::npos) << error_of(change);
+}
+
+TEST(ConfigCheck, TheConfigOfARunIsNeverRefusedForThem) {
+  for (const auto& change : std::vector<std::function<void(Config&)>>{
+           [](Config& c) { c.model.hf_assets_path = "gpt2"; },
+           [](Config& c) { c.optimizer.name = "SGD"; },
+           [](Config& c) { c.lr_scheduler.decay_type = "constant"; }}) {
+    Config config;
+    change(config);
+    Config again;
+    read_toml(again, to_toml(config), "config.toml");
+    EXPECT_NO_THROW(check_config(again));
+  }
 }
 
 }  // namespace

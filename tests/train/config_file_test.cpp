@@ -42,18 +42,19 @@ TEST(ConfigFile, ReadsSections) {
 TEST(ConfigFile, MistakesHaveFileAndLine) {
   EXPECT_EQ(
       toml_error("[training]\n\nstep = 12\n"),
-      "[train] job.toml:3: wanted a key of a training job, got \"training.step\"; did "
+      "[train] job.toml:3: expected a key of a training job, got \"training.step\"; "
+      "did "
       "you mean training.steps?");
   EXPECT_EQ(
       toml_error("[training]\nsteps = \"12\"\n"),
-      "[train] job.toml:2: wanted training.steps to be a whole number of at least 1, "
+      "[train] job.toml:2: expected training.steps to be a whole number of at least 1, "
       "got \"12\"");
   EXPECT_NE(
-      toml_error("[training]\nsteps = \n").find("job.toml:2: wanted TOML"),
+      toml_error("[training]\nsteps = \n").find("job.toml:2: expected TOML"),
       std::string::npos);
   EXPECT_NE(
       toml_error("steps = 3\n")
-          .find("job.toml:1: wanted a section, got the key "
+          .find("job.toml:1: expected a section, got the key "
                 "\"steps\" outside of one"),
       std::string::npos);
   EXPECT_NE(
@@ -66,7 +67,7 @@ TEST(ConfigFile, MistakesHaveFileAndLine) {
 
 TEST(ConfigFile, AnEmptySectionMustExistToo) {
   EXPECT_NE(
-      toml_error("[foo]\n").find("job.toml:1: wanted a section of job"),
+      toml_error("[foo]\n").find("job.toml:1: expected a section of job"),
       std::string::npos);
   EXPECT_EQ(toml_error("[data]\n"), "nothing was thrown");
 }
@@ -98,14 +99,14 @@ TEST(ConfigFile, RefusesWrongWords) {
   };
   EXPECT_NE(
       read({"--training.steps"})
-          .find("wanted a whole number of at least 1 behind "
+          .find("expected a whole number of at least 1 after "
                 "--training.steps, got nothing"),
       std::string::npos);
   EXPECT_NE(
-      read({"steps"}).find("wanted --section.key value, got \"steps\""),
+      read({"steps"}).find("expected --section.key value, got \"steps\""),
       std::string::npos);
   EXPECT_NE(
-      read({"--steps", "3"}).find("wanted --section.key, got \"--steps\""),
+      read({"--steps", "3"}).find("expected --section.key, got \"--steps\""),
       std::string::npos);
   EXPECT_NE(read({"--training.steps", "many"}).find("got \"many\""), std::string::npos);
   EXPECT_NE(read({"--training.steps", "3x"}).find("got \"3x\""), std::string::npos);
@@ -125,6 +126,24 @@ TEST(ConfigFile, WhatIsPrintedReadsBack) {
   EXPECT_EQ(again.optimizer.lr, config.optimizer.lr);
 }
 
+TEST(ConfigFile, NumbersAreTheShortestThatReadBackTheSame) {
+  Config config;
+  for (const auto& [value, shown] : std::vector<std::pair<double, std::string>>{
+           {4e-3, "lr = 0.004 "},
+           {0.1, "lr = 0.1 "},
+           {1, "lr = 1.0 "},
+           {1e-8, "lr = 1e-08 "},
+           {3e22, "lr = 3e+22 "},
+           {0.30000000000000004, "lr = 0.30000000000000004 "}}) {
+    config.optimizer.lr = value;
+    const std::string printed = to_toml(config);
+    EXPECT_NE(printed.find("\n" + shown), std::string::npos) << printed;
+    Config again;
+    read_toml(again, printed, "printed");
+    EXPECT_EQ(again.optimizer.lr, value);
+  }
+}
+
 TEST(ConfigFile, ReadsAFile) {
   const testing::ScratchFolder folder;
   const std::string path = (folder.path() / "job.toml").string();
@@ -135,7 +154,7 @@ TEST(ConfigFile, ReadsAFile) {
   EXPECT_NE(
       error_of([&] {
         read_config_file(config, path + "x");
-      }).find("none that can be read"),
+      }).find("a config file that can be read"),
       std::string::npos);
 }
 

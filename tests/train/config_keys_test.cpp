@@ -4,7 +4,9 @@
 
 #include <gtest/gtest.h>
 
+#include "key_rows.h"
 #include "trireme/core/error.h"
+#include "trireme/testing/check.h"
 
 namespace trireme::train {
 namespace {
@@ -63,22 +65,22 @@ TEST(ConfigKeys, WrongValuesSayWhatWasWanted) {
   };
   EXPECT_EQ(
       set("training", "steps", int64_t{0}),
-      "[train] job.toml:3: wanted training.steps to be a whole number of at least 1, "
+      "[train] job.toml:3: expected training.steps to be a whole number of at least 1, "
       "got 0");
   EXPECT_EQ(
       set("training", "steps", 1.5),
-      "[train] job.toml:3: wanted training.steps to be a whole number of at least 1, "
+      "[train] job.toml:3: expected training.steps to be a whole number of at least 1, "
       "got 1.5");
   EXPECT_EQ(
       set("optimizer", "name", std::string("Adam")),
-      "[train] job.toml:3: wanted optimizer.name to be one of AdamW, SGD, got "
+      "[train] job.toml:3: expected optimizer.name to be one of AdamW, SGD, got "
       "\"Adam\"");
   EXPECT_EQ(
       set("data", "shuffle", std::string("no")),
-      "[train] job.toml:3: wanted data.shuffle to be true or false, got \"no\"");
+      "[train] job.toml:3: expected data.shuffle to be true or false, got \"no\"");
   EXPECT_EQ(
       set("optimizer", "beta1", 2.0),
-      "[train] job.toml:3: wanted optimizer.beta1 to be a number from 0 to 0.999999, "
+      "[train] job.toml:3: expected optimizer.beta1 to be a number from 0 to 0.999999, "
       "got 2");
   EXPECT_NE(
       set("optimizer", "lr", std::numeric_limits<double>::quiet_NaN())
@@ -102,16 +104,58 @@ TEST(ConfigKeys, UnknownKeysNameTheNearest) {
   };
   EXPECT_EQ(
       find("training", "step"),
-      "[train] the command line: wanted a key of a training job, got "
+      "[train] the command line: expected a key of a training job, got "
       "\"training.step\"; did you mean training.steps?");
   EXPECT_NE(
       find("trainng", "steps").find("did you mean training.steps?"), std::string::npos);
   EXPECT_NE(
-      find("quux", "zork").find("wanted a section of job, model, data"),
+      find("quux", "zork").find("expected a section of job, model, data"),
       std::string::npos);
   EXPECT_NE(
       find("validation", "xxxxxxxx").find("validation has freq, steps"),
       std::string::npos);
+}
+
+TEST(ConfigKeys, EveryKeyHasARowAndEveryRowAKey) {
+  std::set<std::string> keys, rows;
+  for (const Key& key : config_keys())
+    keys.insert(full_name(key));
+  for (const KeyRow& row : key_rows()) {
+    EXPECT_TRUE(rows.insert(row.key).second) << row.key << " has two rows";
+    EXPECT_FALSE(row.wrong.empty()) << row.key;
+  }
+  EXPECT_EQ(keys, rows) << "a new key needs a row in key_rows.h";
+}
+
+TEST(ConfigKeysRanks, AWrongValueIsRefusedByName) {
+  for (const KeyRow& row : key_rows())
+    for (const std::string& wrong : row.wrong) {
+      SCOPED_TRACE(text(row.key, " = ", wrong));
+      const testing::ScratchFolder folder;
+      Config config = key_config(folder, row);
+      const std::string error = testing::message_of<Error>([&] {
+        set_key(config, row.key, wrong);
+        check_config(config);
+        row.observe(config);
+      });
+      EXPECT_TRUE(testing::contains(error, row.key));
+    }
+}
+
+TEST(ConfigKeysRanks, ARightValueHasAnEffect) {
+  for (const KeyRow& row : key_rows()) {
+    SCOPED_TRACE(text(row.key, " = ", row.right));
+    const testing::ScratchFolder folder;
+    const testing::ScratchFolder other;
+    const std::string before = row.observe(key_config(folder, row));
+    Config config = key_config(other, row);
+    set_key(config, row.key, in_folder(row.right, other));
+    ASSERT_NO_THROW(check_config(config));
+    EXPECT_NE(row.observe(config), before);
+    // The same value twice has the same effect, so what was seen is the key's doing.
+    const testing::ScratchFolder third;
+    EXPECT_EQ(row.observe(key_config(third, row)), before);
+  }
 }
 
 }  // namespace

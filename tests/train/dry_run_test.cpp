@@ -46,6 +46,17 @@ TEST(DryRun, LaysOutThousandsOfRanksInAMoment) {
   EXPECT_NE(told.find("GiB"), std::string::npos);
 }
 
+TEST(DryRun, CountsTheLogits) {
+  Config config;
+  config.model = {.dim = 8, .n_layers = 1, .n_heads = 1, .vocab_size = 50'257};
+  config.training.seq_len = 1024;
+  config.training.global_batch_size = 4;
+  config.parallelism.pipeline_parallel_microbatch_size = 4;
+  // 4 x 1024 x 50,257 numbers of 4 bytes are 785 MiB, three times; all else is a few.
+  const std::string told = dry_run(config, describe_model(config, 256).plan, 1);
+  EXPECT_NE(told.find("activations 2.3 GiB"), std::string::npos) << told;
+}
+
 TEST(DryRun, RefusesWhatTheJobWould) {
   Config config;
   const auto plan = describe_model(config, 256).plan;

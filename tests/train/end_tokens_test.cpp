@@ -42,7 +42,7 @@ TEST(EndTokens, RefusesFilesThatAreWrong) {
     EXPECT_TRUE(testing::contains(
         testing::message_of<InvalidArgument>(
             [&] { end_tokens(folder.path(), nullptr); }),
-        "wanted eos_token_id in "))
+        "expected eos_token_id in "))
         << content;
   }
 }

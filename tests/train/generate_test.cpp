@@ -1,8 +1,12 @@
 #include "trireme/train/generate.h"
 
+#include <atomic>
+#include <cmath>
+#include <limits>
 #include <map>
 
 #include <ATen/ATen.h>
+#include <c10/core/GradMode.h>
 #include <gtest/gtest.h>
 
 #include "trireme/comm/init.h"
@@ -53,6 +57,18 @@ TEST(Generate, LogprobsAreTheModels) {
   data::SplitMix random(1);
   const at::Tensor logits = at::tensor({0.25, 0.75}).log() + 5;
   EXPECT_NEAR(draw(logits, {.temperature = 0}, random).logprob, std::log(0.75), 1e-6);
+}
+
+TEST(Generate, LogitsThatAreNoNumbersAreRefused) {
+  data::SplitMix random(1);
+  const double infinity = std::numeric_limits<double>::infinity();
+  for (const double bad : {std::nan(""), infinity})
+    for (const double temperature : {0.0, 1.0})
+      EXPECT_THROW(
+          draw(at::tensor({0.5, bad, 1.0}), {.temperature = temperature}, random),
+          InvalidArgument);
+  // Ruled out by the model, but no trouble.
+  EXPECT_EQ(draw(at::tensor({-infinity, 1.0}), {.temperature = 1}, random).token, 1);
 }
 
 TEST(Generate, RefusesOptionsWithoutSense) {
@@ -106,6 +122,27 @@ TEST(GenerateRanks, APipelineGivesTheSameText) {
   EXPECT_EQ(one.ids, two.ids);
   EXPECT_EQ(one.logprobs, two.logprobs);
   EXPECT_NE(generate_on(1, {.max_new_tokens = 12, .seed = 4}).ids, one.ids);
+}
+
+TEST(GenerateRanks, AllRanksHearOfLogitsThatAreNoNumbers) {
+  const model::ModelPlan plan = tiny();
+  const std::vector<sched::LayerRange> ranges{{0, 3}, {3, 6}};
+  std::atomic<int> refused{0};
+  comm::run_local(2, [&](const comm::Group& group) {
+    const auto layers = model::build_stages(
+        plan, {ranges[static_cast<size_t>(group.rank())]}, {.seed = 5});
+    const at::NoGradGuard no_grad;
+    if (group.rank() == 1)
+      pipe::parameters(layers.front()).back().second.fill_(std::nan(""));
+    StageDecoders stages{.rank_of_stage = {0, 1}, .decoders = {}};
+    stages.decoders.push_back(std::make_unique<model::Decoder>(layers.front()));
+    try {
+      generate(group, stages, {3, 1}, {}, plan.max_positions);
+    } catch (const InvalidArgument&) {
+      ++refused;
+    }
+  });
+  EXPECT_EQ(refused, 2);
 }
 
 TEST(GenerateRanks, StopsWhereItShould) {

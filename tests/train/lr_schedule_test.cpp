@@ -32,10 +32,29 @@ TEST(LrSchedule, StaysAtTheLeast) {
   EXPECT_DOUBLE_EQ(lr_factor(make("cosine", 1, 0.1), 30, 20), 0.1);
 }
 
-TEST(LrSchedule, FallsInTheLastPartOnly) {
-  EXPECT_DOUBLE_EQ(lr_factor(make("linear", 0.5), 12, 20), 1);
-  EXPECT_DOUBLE_EQ(lr_factor(make("linear", 0.5), 16, 20), 0.5);
+TEST(LrSchedule, FallsInTheLastPartOfAllStepsAsInTorchtitan) {
+  EXPECT_DOUBLE_EQ(lr_factor(make("linear", 0.5), 10, 20), 1);
+  EXPECT_DOUBLE_EQ(lr_factor(make("linear", 0.5), 15, 20), 0.5);
+  EXPECT_DOUBLE_EQ(lr_factor(make("linear", 0.5), 19, 20), 0.1);
+  // Not before the warm-up ends.
+  EXPECT_DOUBLE_EQ(lr_factor(make("linear", 0.9), 4, 20), 1);
+  EXPECT_DOUBLE_EQ(lr_factor(make("linear", 0.9), 12, 20), 0.5);
+  // Whole steps: a third of 20 are 7.
+  EXPECT_DOUBLE_EQ(lr_factor(make("linear", 1.0 / 3), 13, 20), 1);
+  EXPECT_DOUBLE_EQ(lr_factor(make("linear", 1.0 / 3), 19, 20), 1.0 / 7);
   EXPECT_DOUBLE_EQ(lr_factor(make("linear", 0), 19, 20), 1);
+}
+
+TEST(LrSchedule, HasALengthOfItsOwn) {
+  Config config;
+  config.optimizer.lr = 2;
+  config.training.steps = 40;
+  config.lr_scheduler = make("linear", 1, 0.25);
+  EXPECT_EQ(schedule_steps(config), 40);
+  config.lr_scheduler.total_steps = 20;
+  EXPECT_EQ(schedule_steps(config), 20);
+  EXPECT_DOUBLE_EQ(learning_rate(config, 0), 0.5);
+  EXPECT_DOUBLE_EQ(learning_rate(config, 30), 0.5) << "it stays where it has ended";
 }
 
 TEST(LrSchedule, WithoutWarmUpBeginsAtTheTop) {

@@ -57,6 +57,23 @@ TEST(Metrics, AResumedRunGoesOnWhereItsCheckpointWas) {
   EXPECT_EQ(all.find(R"("step":5)"), std::string::npos);
 }
 
+TEST(Metrics, TheOldLinesAreThereUntilTheNewFileIs) {
+  const testing::ScratchFolder folder;
+  const auto path = folder.path() / "metrics.jsonl";
+  { MetricsFile(path, 0).write({.step = 1}); }
+  const std::string before = read(path);
+  std::ifstream old(path);  // a reader, or a kill at any moment, sees them whole
+  MetricsFile file(path, 1);
+  file.write({.step = 2});
+  EXPECT_EQ(std::string(std::istreambuf_iterator<char>(old), {}), before);
+  EXPECT_TRUE(read(path).starts_with(before));
+  EXPECT_EQ(
+      std::distance(
+          std::filesystem::directory_iterator(folder.path()),
+          std::filesystem::directory_iterator{}),
+      1);
+}
+
 TEST(Metrics, ANewRunBeginsAnew) {
   const testing::ScratchFolder folder;
   const auto path = folder.path() / "metrics.jsonl";

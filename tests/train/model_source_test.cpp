@@ -6,6 +6,7 @@
 
 #include "trireme/core/error.h"
 #include "trireme/testing/scratch_folder.h"
+#include "trireme/train/config_file.h"
 
 namespace trireme::train {
 namespace {
@@ -47,6 +48,42 @@ TEST(ModelSource, MakesALlama) {
   EXPECT_NE(
       source.plan.config_json.find("\"intermediate_size\": 88"), std::string::npos)
       << source.plan.config_json;
+}
+
+TEST(ModelSource, ANewModelHasNoTokensOfAnotherVocabulary) {
+  for (const char* name : {"gpt2", "llama"})
+    for (const int64_t vocabulary : {256, 60'000}) {
+      Config config;
+      config.model.name = name;
+      const std::string json = describe_model(config, vocabulary).plan.config_json;
+      for (const char* key : {"bos_token_id", "eos_token_id"})
+        EXPECT_NE(json.find(text('"', key, "\": null")), std::string::npos) << json;
+    }
+}
+
+TEST(ModelSource, ValuesOfTheDemoAreNotForLoadedWeights) {
+  const testing::ScratchFolder folder;
+  folder.write(
+      "config.json",
+      R"({"model_type": "gpt2", "n_embd": 16, "n_layer": 1, "n_head": 2,
+          "vocab_size": 300, "n_positions": 256})");
+  Config config;
+  config.model.hf_assets_path = folder.path().string();
+  EXPECT_NO_THROW(check_demo_values(config, describe_model(config, 256)));
+  folder.write("model.safetensors", "x");
+  const ModelSource source = describe_model(config, 256);
+  const std::string error = error_of([&] { check_demo_values(config, source); });
+  EXPECT_NE(
+      error.find(
+          "training.seq_len 128 (the model takes up to 256), optimizer.lr 0.004;"),
+      std::string::npos)
+      << error;
+  config.optimizer.lr = 1e-4;
+  EXPECT_EQ(
+      demo_values(config, source), "training.seq_len 128 (the model takes up to 256)");
+  // Who says so means it.
+  set_key(config, "training.seq_len", "128");
+  EXPECT_NO_THROW(check_demo_values(config, source));
 }
 
 TEST(ModelSource, ReadsAFolder) {

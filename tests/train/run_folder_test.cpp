@@ -6,6 +6,7 @@
 
 #include "trireme/core/error.h"
 #include "trireme/testing/scratch_folder.h"
+#include "trireme/train/config_file.h"
 
 namespace trireme::train {
 namespace {
@@ -34,6 +35,29 @@ TEST(RunFolder, TakesTheNextFreeNumber) {
   Config named;
   named.job.dump_folder = "elsewhere";
   EXPECT_EQ(choose_run_folder(named), "elsewhere");
+}
+
+TEST(RunFolder, GoesOnWithTheNewestRunThatHasACheckpoint) {
+  const testing::ScratchFolder folder;
+  const Inside inside(folder.path());
+  Config config;
+  config.checkpoint.resume = "auto";
+  EXPECT_EQ(choose_run_folder(config), "runs/1") << "there is none";
+  for (const char* run : {"2", "10"}) {
+    folder.write(text("runs/", run, "/checkpoint/step-5/checkpoint.json"), "{}");
+    folder.write(text("runs/", run, "/config.toml"), to_toml(config));
+  }
+  folder.write("runs/11/metrics.jsonl", "");
+  folder.write("runs/other/checkpoint/step-5/checkpoint.json", "{}");
+  EXPECT_EQ(choose_run_folder(config), "runs/10");
+  config.checkpoint.resume = "never";
+  EXPECT_EQ(choose_run_folder(config), "runs/3");
+  config.checkpoint.resume = "auto";
+  config.training.steps = 7;
+  config.optimizer.lr = 1;
+  EXPECT_EQ(choose_run_folder(config), "runs/10") << "the same job, trained otherwise";
+  config.data.path = {"other.txt"};
+  EXPECT_THROW(choose_run_folder(config), InvalidArgument);
 }
 
 TEST(RunFolder, MakesWhatIsMissing) {

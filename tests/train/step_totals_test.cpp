@@ -1,5 +1,8 @@
 #include "trireme/train/step_totals.h"
 
+#include <cmath>
+#include <tuple>
+
 #include <gtest/gtest.h>
 
 #include "trireme/comm/init.h"
@@ -27,6 +30,22 @@ TEST(StepTotalsRanks, PutsTheRanksTogether) {
     EXPECT_DOUBLE_EQ(
         mean_loss(world, {.pp = 2, .dp = 2}, 10.0 * rank, rank % 2 == 1), 20);
   });
+}
+
+TEST(StepTotalsRanks, OneRanksNaNIsEverybodys) {
+  const double nan = std::nan("");
+  for (const auto& [loss, norm, finite] :
+       {std::tuple{1.0, 1.0, true}, {nan, 1.0, false}, {1.0, nan, false}})
+    comm::run_local(
+        2, [&, loss = loss, norm = norm, finite = finite](const comm::Group& world) {
+          const bool mine = world.rank() == 1;
+          const StepTotals totals = total(
+              world,
+              {.pp = 1, .dp = 2},
+              {.outcome = {.loss = mine ? loss : 1, .grad_norm = mine ? norm : 1},
+               .has_loss = true});
+          EXPECT_EQ(totals.finite, finite);
+        });
 }
 
 }  // namespace

@@ -7,8 +7,11 @@
 
 #include <gtest/gtest.h>
 
+#include "probe_model.h"
 #include "tiny_job.h"
+#include "trireme/ckpt/checkpoint.h"
 #include "trireme/core/error.h"
+#include "trireme/testing/check.h"
 
 namespace trireme::train {
 namespace {
@@ -277,6 +280,202 @@ TEST(TrainerRanks, NoticesThatTheDataIsAnother) {
       other.str().find("4,321 now; samples are not those that would have come"),
       std::string::npos)
       << other.str();
+}
+
+void expect_finite_weights(const fs::path& checkpoint) {
+  const ckpt::WeightFiles weights = ckpt::Checkpoint(checkpoint).weights();
+  for (const std::string& name : weights.names())
+    EXPECT_TRUE(weights.read(name).isfinite().all().item<bool>()) << name;
+}
+
+TEST(TrainerRanks, AStepThatIsNotFiniteStopsTheJobAndTrainsNothing) {
+  for (const auto& [pp, dp] : {std::pair{1, 1}, std::pair{2, 2}}) {
+    SCOPED_TRACE(text(pp, " x ", dp));
+    const testing::ScratchFolder folder;
+    Config config = probe_config(folder);
+    config.checkpoint = {.interval = 2, .keep_latest_k = 1};
+    const std::string error = testing::message_of<InvalidArgument>(
+        [&] { run_job(config, pp, dp, {.should_stop = spoil(pp * dp, 3, 99)}); });
+    EXPECT_TRUE(testing::contains(error, "in step 4, got a loss of ")) << error;
+    EXPECT_TRUE(testing::contains(error, "training.on_non_finite skip")) << error;
+    const fs::path run = config.job.dump_folder;
+    const auto latest = ckpt::latest_checkpoint(run / "checkpoint");
+    ASSERT_TRUE(latest);
+    EXPECT_EQ(latest->filename(), "step-3") << "what was trained is not lost";
+    expect_finite_weights(*latest);
+    EXPECT_TRUE(testing::contains(read(run / "metrics.jsonl"), R"("skipped":true)"));
+    // The step was not done, and comes again.
+    config.checkpoint.resume = "auto";
+    probe_factor = 1;
+    const JobOutcome again = run_job(config, pp, dp);
+    ASSERT_EQ(again.steps.size(), 3U);
+    EXPECT_EQ(again.steps[0].step, 4);
+    EXPECT_TRUE(std::isfinite(again.steps[0].loss));
+  }
+}
+
+TEST(TrainerRanks, AStepThatIsNotFiniteIsSkippedIfAsked) {
+  for (const auto& [pp, dp] : {std::pair{1, 1}, std::pair{2, 2}}) {
+    SCOPED_TRACE(text(pp, " x ", dp));
+    const testing::ScratchFolder folder;
+    Config config = probe_config(folder);
+    config.training.on_non_finite = "skip";
+    const JobOutcome outcome =
+        run_job(config, pp, dp, {.should_stop = spoil(pp * dp, 2, 2)});
+    ASSERT_EQ(outcome.steps.size(), 6U);
+    for (const StepMetrics& step : outcome.steps)
+      EXPECT_EQ(step.skipped, step.step == 3 || step.step == 4) << step.step;
+    EXPECT_TRUE(std::isfinite(outcome.steps.back().loss));
+    EXPECT_LT(outcome.steps.back().loss, outcome.steps.front().loss);
+    expect_finite_weights(outcome.result.checkpoint);
+  }
+}
+
+TEST(TrainerRanks, SkippingHasAnEnd) {
+  const testing::ScratchFolder folder;
+  Config config = probe_config(folder);
+  config.training.on_non_finite = "skip";
+  config.training.steps = 100;
+  const std::string error = testing::message_of<InvalidArgument>(
+      [&] { run_job(config, 1, 1, {.should_stop = spoil(1, 1, 1000)}); });
+  EXPECT_TRUE(testing::contains(error, "in step 21, got")) << error;
+  EXPECT_TRUE(testing::contains(error, "as in the 19 steps before")) << error;
+}
+
+TEST(TrainerRanks, WeightsThatAreNotFiniteTakeNoCheckpointsPlace) {
+  const testing::ScratchFolder folder;
+  Config config = tiny_config(folder);
+  config.checkpoint = {.interval = 1, .keep_latest_k = 1};
+  config.training.steps = 2;
+  run_job(config, 2, 1);
+  config.checkpoint.resume = "auto";
+  config.training.steps = 4;
+  config.optimizer.lr =
+      1e39;  // the loss of step 3 is still finite, the weights are not
+  const std::string error = testing::message_of<Error>([&] { run_job(config, 2, 1); });
+  EXPECT_TRUE(testing::contains(error, "expected finite weights")) << error;
+  const fs::path checkpoints = fs::path(config.job.dump_folder) / "checkpoint";
+  EXPECT_EQ(ckpt::checkpoint_steps(checkpoints), std::vector<int64_t>{2});
+  expect_finite_weights(checkpoints / "step-2");
+}
+
+TEST(TrainerRanks, GoingBackSetsLaterStepsAside) {
+  const testing::ScratchFolder folder;
+  Config config = tiny_config(folder);
+  config.checkpoint = {.interval = 2, .keep_latest_k = 0};
+  run_job(config, 1, 1);
+  const fs::path run = config.job.dump_folder;
+  const fs::path checkpoints = run / "checkpoint";
+  EXPECT_EQ(ckpt::checkpoint_steps(checkpoints), (std::vector<int64_t>{2, 4, 6}));
+  config.checkpoint.resume = (checkpoints / "step-2").string() + "/";
+  config.training.steps = 3;
+  std::ostringstream said;
+  run_job(config, 1, 1, {.progress = &said});
+  EXPECT_EQ(ckpt::checkpoint_steps(checkpoints), (std::vector<int64_t>{2, 3}));
+  EXPECT_TRUE(fs::exists(checkpoints / "step-4.aside-1" / "checkpoint.json"));
+  EXPECT_TRUE(fs::exists(checkpoints / "step-6.aside-1" / "checkpoint.json"));
+  EXPECT_TRUE(testing::contains(said.str(), "step-6.aside-1"));
+  const auto lines = [&](const char* name) {
+    const std::string all = read(run / name);
+    return std::count(all.begin(), all.end(), '\n');
+  };
+  EXPECT_EQ(lines("metrics.jsonl"), 3);
+  EXPECT_EQ(lines("metrics.aside-1.jsonl"), 6);
+  // What follows goes on from there, not from the stale step 6.
+  config.checkpoint.resume = "auto";
+  config.training.steps = 5;
+  const JobOutcome on = run_job(config, 1, 1);
+  ASSERT_EQ(on.steps.size(), 2U);
+  EXPECT_EQ(on.steps[0].step, 4);
+}
+
+TEST(TrainerRanks, ACheckpointOfAnotherRunIsNotMixedIn) {
+  const testing::ScratchFolder folder;
+  Config config = tiny_config(folder);
+  config.training.steps = 2;
+  const JobOutcome one = run_job(config, 1, 1);
+  config.job.dump_folder = (folder.path() / "other").string();
+  run_job(config, 1, 1);
+  config.checkpoint.resume = one.result.checkpoint;
+  config.training.steps = 3;
+  const std::string error =
+      testing::message_of<InvalidArgument>([&] { run_job_there(config, 1, 1); });
+  EXPECT_TRUE(testing::contains(error, "a folder without checkpoints")) << error;
+  config.job.dump_folder = (folder.path() / "third").string();
+  EXPECT_EQ(run_job_there(config, 1, 1).result.step, 3);
+}
+
+TEST(TrainerRanks, GoesOnWithTheNewestRunIfNoFolderIsNamed) {
+  const testing::ScratchFolder folder;
+  Config config = tiny_config(folder);
+  config.job.dump_folder = "";
+  config.training.steps = 2;
+  config.checkpoint.resume = "auto";
+  const fs::path before = fs::current_path();
+  fs::current_path(folder.path());
+  EXPECT_EQ(run_job_there(config, 1, 1).result.step, 2) << "it begins";
+  config.training.steps = 3;
+  const JobOutcome on = run_job_there(config, 1, 1);
+  EXPECT_EQ(on.steps.size(), 1U) << "it goes on";
+  EXPECT_FALSE(fs::exists("runs/2"));
+  config.model.dim = 64;
+  const std::string error =
+      testing::message_of<InvalidArgument>([&] { run_job_there(config, 1, 1); });
+  EXPECT_TRUE(testing::contains(error, "runs/1")) << error;
+  EXPECT_TRUE(testing::contains(error, "there model.dim is 32, here 64")) << error;
+  fs::current_path(before);
+}
+
+TEST(TrainerRanks, SaysWhatBecomesOfTheLearningRate) {
+  const testing::ScratchFolder folder;
+  Config config = tiny_config(folder);
+  std::ostringstream report;
+  const JobOutcome first = run_job(config, 1, 1, {.report = &report});
+  EXPECT_TRUE(testing::contains(
+      report.str(), "--training.steps 12 --lr_scheduler.total_steps 6\n"));
+  config.checkpoint.resume = "auto";
+  config.training.steps = 8;
+  std::ostringstream raised;
+  const JobOutcome stretched = run_job(config, 1, 1, {.progress = &raised});
+  EXPECT_TRUE(testing::contains(raised.str(), "its schedule is now of 8 steps"));
+  EXPECT_GT(stretched.steps[0].lr, first.steps.back().lr);
+  config.training.steps = 10;
+  config.lr_scheduler.total_steps = 8;
+  std::ostringstream kept;
+  const JobOutcome on = run_job(config, 1, 1, {.progress = &kept});
+  EXPECT_EQ(kept.str().find("its schedule"), std::string::npos) << kept.str();
+  EXPECT_NEAR(on.steps.back().lr, 0.1 * config.optimizer.lr, 1e-12);
+}
+
+TEST(TrainerRanks, ClosingSampleDoesNotFailAFinishedJob) {
+  const testing::ScratchFolder folder;
+  for (const int64_t length : {1, 4}) {
+    SCOPED_TRACE(length);
+    Config config = tiny_config(folder);
+    config.training.seq_len = length;
+    config.training.steps = 1;
+    std::ostringstream report;
+    JobOutcome outcome;
+    ASSERT_NO_THROW(outcome = run_job(config, 2, 1, {.report = &report}));
+    EXPECT_EQ(outcome.result.step, 1);
+    const char* expected = length == 1 ? "no sample: " : "a sample:\nThe";
+    EXPECT_TRUE(testing::contains(report.str(), expected));
+  }
+}
+
+TEST(TrainerRanks, WeightsAreDrawnOnceAndNotAtAllIfTheyAreLoaded) {
+  const testing::ScratchFolder folder;
+  Config config = probe_config(folder);
+  config.training.steps = 1;
+  config.parallelism.pipeline_parallel_schedule = "auto";
+  run_job(config, 2, 1);
+  EXPECT_EQ(probe_drawn, 2) << "the embedding and the head, for training alone";
+  EXPECT_GE(probe_empty, 2) << "to measure";
+  probe_drawn = 0;
+  config.checkpoint.resume = "auto";
+  config.training.steps = 2;
+  EXPECT_EQ(run_job(config, 2, 1).steps.size(), 1U);
+  EXPECT_EQ(probe_drawn, 0);
 }
 
 }  // namespace

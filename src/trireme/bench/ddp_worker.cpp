@@ -112,24 +112,14 @@ std::vector<double> DdpWorker::work(const DdpJob& job) {
   return row;
 }
 
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(DdpJob, layers, width, batch, warm_up, repetitions)
+
 std::string to_line(const DdpJob& job) {
-  return Json{
-      {"layers", job.layers},
-      {"width", job.width},
-      {"batch", job.batch},
-      {"warm_up", job.warm_up},
-      {"repetitions", job.repetitions}}
-      .dump();
+  return Json(job).dump();
 }
 
 DdpJob parse_ddp_job(const std::string& line) {
-  return parse_job<DdpJob>(line, [](const auto& object, DdpJob& job) {
-    object.at("layers").get_to(job.layers);
-    object.at("width").get_to(job.width);
-    object.at("batch").get_to(job.batch);
-    object.at("warm_up").get_to(job.warm_up);
-    object.at("repetitions").get_to(job.repetitions);
-  });
+  return parse_job<DdpJob>(line);
 }
 
 int run_ddp_worker(std::istream& in, std::ostream& out) {

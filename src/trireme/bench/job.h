@@ -9,22 +9,16 @@
 
 namespace trireme::bench {
 
-/// The job that a line describes; `fill` takes its members out of the object.
-/// InvalidArgument for what is no such line.
-///
-///     return parse_job<DdpJob>(line, [](const auto& object, DdpJob& job) {
-///       object.at("layers").get_to(job.layers);
-///     });
-template <class Job, class Fill>
-Job parse_job(const std::string& line, const Fill& fill) {
+/// The job that a line describes; its members are those of
+/// NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE. InvalidArgument for what is no such line.
+template <class Job>
+Job parse_job(const std::string& line) {
   using Json = nlohmann::json;
   try {
-    Job job;
-    fill(Json::parse(line), job);
-    return job;
+    return Json::parse(line).get<Job>();
   } catch (const Json::exception&) {
     throw InvalidArgument(
-        text("[cli] expected a job as one line of JSON, got ", in_quotes(line)));
+        text("[bench] expected a job as one line of JSON, got ", in_quotes(line)));
   }
 }
 

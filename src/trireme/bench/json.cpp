@@ -1,17 +1,13 @@
 #include "trireme/bench/json.h"
 
-#include <cerrno>
 #include <cmath>
-#include <cstdio>
-#include <filesystem>
-#include <fstream>
-#include <iterator>
-#include <unistd.h>
 
 #include <nlohmann/json.hpp>
 
+#include "trireme/core/durable_file.h"
 #include "trireme/core/error.h"
 #include "trireme/core/escape.h"
+#include "trireme/core/proc_text.h"
 
 namespace trireme::bench {
 namespace {
@@ -75,28 +71,6 @@ Record from_object(const OrderedJson& object) {
   return record;
 }
 
-// Removes a half-written file on every way out but the last.
-class HalfWritten {
- public:
-  explicit HalfWritten(std::string path) : path_(std::move(path)) {}
-  ~HalfWritten() { std::remove(path_.c_str()); }
-  HalfWritten(const HalfWritten&) = delete;
-  HalfWritten& operator=(const HalfWritten&) = delete;
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
-
-[[noreturn]] void cannot_write(const std::string& path, int code) {
-  throw InvalidArgument(text(
-      "[bench] expected to write ",
-      in_quotes(path),
-      ", got ",
-      errno_text(code),
-      "; give --json a path in a folder that exists and is yours"));
-}
-
 }  // namespace
 
 std::string to_json(const std::vector<Record>& records) {
@@ -123,27 +97,18 @@ std::vector<Record> parse_records(const std::string& json) {
 }
 
 void write_records(const std::string& path, const std::vector<Record>& records) {
-  const HalfWritten part(text(path, ".", getpid(), ".part"));
-  errno = 0;
-  std::ofstream file(part.path(), std::ios::binary | std::ios::trunc);
-  file << to_json(records);
-  file.close();
-  if (!file)
-    cannot_write(path, errno != 0 ? errno : EIO);
-  if (std::rename(part.path().c_str(), path.c_str()) != 0)
-    cannot_write(path, errno);
+  write_durably(path, to_json(records));
 }
 
 std::vector<Record> read_records(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file || std::filesystem::is_directory(path))
+  const auto content = read_text_file(path);
+  if (!content)
     throw InvalidArgument(text(
         "[bench] expected a file of records at ",
         in_quotes(path),
         ", got none; write one with --json"));
-  const std::string content{std::istreambuf_iterator<char>(file), {}};
   try {
-    return parse_records(content);
+    return parse_records(*content);
   } catch (const InvalidArgument& error) {
     throw InvalidArgument(text(error.what(), "; see ", in_quotes(path)));
   }

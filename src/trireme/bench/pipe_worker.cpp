@@ -224,32 +224,32 @@ std::vector<double> PipeWorker::work(const PipeJob& job) {
   return row;
 }
 
-std::string to_line(const PipeJob& job) {
-  return Json{
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(
+    PipeModel, layer, layers, width, sequence, microbatches)
+
+// The model's members stand among the job's own.
+inline void to_json(Json& object, const PipeJob& job) {
+  object = job.model;
+  object.update(Json{
       {"op", job.op},
-      {"layer", job.model.layer},
-      {"layers", job.model.layers},
-      {"width", job.model.width},
-      {"sequence", job.model.sequence},
-      {"microbatches", job.model.microbatches},
       {"schedule", job.schedule},
       {"warm_up", job.warm_up},
-      {"repetitions", job.repetitions}}
-      .dump();
+      {"repetitions", job.repetitions}});
+}
+inline void from_json(const Json& object, PipeJob& job) {
+  object.get_to(job.model);
+  object.at("op").get_to(job.op);
+  object.at("schedule").get_to(job.schedule);
+  object.at("warm_up").get_to(job.warm_up);
+  object.at("repetitions").get_to(job.repetitions);
+}
+
+std::string to_line(const PipeJob& job) {
+  return Json(job).dump();
 }
 
 PipeJob parse_pipe_job(const std::string& line) {
-  return parse_job<PipeJob>(line, [](const auto& object, PipeJob& job) {
-    object.at("op").get_to(job.op);
-    object.at("layer").get_to(job.model.layer);
-    object.at("layers").get_to(job.model.layers);
-    object.at("width").get_to(job.model.width);
-    object.at("sequence").get_to(job.model.sequence);
-    object.at("microbatches").get_to(job.model.microbatches);
-    object.at("schedule").get_to(job.schedule);
-    object.at("warm_up").get_to(job.warm_up);
-    object.at("repetitions").get_to(job.repetitions);
-  });
+  return parse_job<PipeJob>(line);
 }
 
 int run_pipe_worker(std::istream& in, std::ostream& out) {

@@ -39,26 +39,15 @@ std::vector<double> over_ranks(const Rows& rows, Combine combine) {
 
 }  // namespace
 
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(
+    CommJob, op, bytes, dtype, in_segment, warm_up, repetitions)
+
 std::string to_line(const CommJob& job) {
-  return Json{
-      {"op", job.op},
-      {"bytes", job.bytes},
-      {"dtype", job.dtype},
-      {"in_segment", job.in_segment},
-      {"warm_up", job.warm_up},
-      {"repetitions", job.repetitions}}
-      .dump();
+  return Json(job).dump();
 }
 
 CommJob parse_comm_job(const std::string& line) {
-  return parse_job<CommJob>(line, [](const auto& object, CommJob& job) {
-    object.at("op").get_to(job.op);
-    object.at("bytes").get_to(job.bytes);
-    object.at("dtype").get_to(job.dtype);
-    object.at("in_segment").get_to(job.in_segment);
-    object.at("warm_up").get_to(job.warm_up);
-    object.at("repetitions").get_to(job.repetitions);
-  });
+  return parse_job<CommJob>(line);
 }
 
 std::string ready_line() {

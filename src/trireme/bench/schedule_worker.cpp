@@ -21,20 +21,14 @@ using Clock = std::chrono::steady_clock;
 
 }  // namespace
 
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ScheduleJob, ranks, stages_per_rank, microbatches)
+
 std::string to_line(const ScheduleJob& job) {
-  return Json{
-      {"ranks", job.ranks},
-      {"stages_per_rank", job.stages_per_rank},
-      {"microbatches", job.microbatches}}
-      .dump();
+  return Json(job).dump();
 }
 
 ScheduleJob parse_schedule_job(const std::string& line) {
-  return parse_job<ScheduleJob>(line, [](const auto& object, ScheduleJob& job) {
-    object.at("ranks").get_to(job.ranks);
-    object.at("stages_per_rank").get_to(job.stages_per_rank);
-    object.at("microbatches").get_to(job.microbatches);
-  });
+  return parse_job<ScheduleJob>(line);
 }
 
 ScheduleCost time_schedule(const ScheduleJob& job) {

@@ -173,42 +173,29 @@ std::vector<double> TrainWorker::work(const TrainJob& job) {
   return row;
 }
 
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(
+    TrainJob,
+    op,
+    layout,
+    dim,
+    layers,
+    heads,
+    vocab,
+    sequence,
+    batch,
+    microbatch,
+    folder,
+    prompt,
+    new_tokens,
+    warm_up,
+    repetitions)
+
 std::string to_line(const TrainJob& job) {
-  return Json{
-      {"op", job.op},
-      {"layout", job.layout},
-      {"dim", job.dim},
-      {"layers", job.layers},
-      {"heads", job.heads},
-      {"vocab", job.vocab},
-      {"sequence", job.sequence},
-      {"batch", job.batch},
-      {"microbatch", job.microbatch},
-      {"folder", job.folder},
-      {"prompt", job.prompt},
-      {"new_tokens", job.new_tokens},
-      {"warm_up", job.warm_up},
-      {"repetitions", job.repetitions}}
-      .dump();
+  return Json(job).dump();
 }
 
 TrainJob parse_train_job(const std::string& line) {
-  return parse_job<TrainJob>(line, [](const auto& object, TrainJob& job) {
-    object.at("op").get_to(job.op);
-    object.at("layout").get_to(job.layout);
-    object.at("dim").get_to(job.dim);
-    object.at("layers").get_to(job.layers);
-    object.at("heads").get_to(job.heads);
-    object.at("vocab").get_to(job.vocab);
-    object.at("sequence").get_to(job.sequence);
-    object.at("batch").get_to(job.batch);
-    object.at("microbatch").get_to(job.microbatch);
-    object.at("folder").get_to(job.folder);
-    object.at("prompt").get_to(job.prompt);
-    object.at("new_tokens").get_to(job.new_tokens);
-    object.at("warm_up").get_to(job.warm_up);
-    object.at("repetitions").get_to(job.repetitions);
-  });
+  return parse_job<TrainJob>(line);
 }
 
 int run_train_worker(std::istream& in, std::ostream& out) {

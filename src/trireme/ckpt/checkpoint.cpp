@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "trireme/ckpt/checkpoint_plan.h"
-#include "trireme/ckpt/durable_file.h"
 #include "trireme/ckpt/json_reader.h"
+#include "trireme/core/durable_file.h"
 #include "trireme/core/error.h"
 #include "trireme/core/escape.h"
 

@@ -9,8 +9,8 @@
 #include <unistd.h>
 #include <utility>
 
-#include "trireme/ckpt/durable_file.h"
 #include "trireme/ckpt/manifest.h"
+#include "trireme/core/durable_file.h"
 #include "trireme/core/error.h"
 #include "trireme/core/escape.h"
 #include "trireme/core/log.h"
@@ -25,10 +25,11 @@ constexpr std::string_view kStep = "step-";
 constexpr std::string_view kUnfinished = "tmp", kAside = "old", kPruned = "gone";
 constexpr size_t kIdLetters = 16;
 constexpr int kAttempts = 100;
+constexpr int kMostAside = 10'000;
 
 [[noreturn]] void fail(const char* what, const fs::path& path, const std::string& got) {
   throw InvalidArgument(text(
-      "[ckpt] wanted to ",
+      "[ckpt] expected to ",
       what,
       " ",
       in_quotes(path.string()),
@@ -93,7 +94,7 @@ void remove_folder(const fs::path& folder) {
     if (!error)
       return;
   }
-  TRIREME_LOG(warn, "ckpt") << "wanted to remove " << in_quotes(folder.string())
+  TRIREME_LOG(warn, "ckpt") << "expected to remove " << in_quotes(folder.string())
                             << ", got " << error.message();
 }
 
@@ -144,7 +145,7 @@ TemporaryFolder::TemporaryFolder(const fs::path& root, int64_t step)
   if (fs::symlink_status(target, error).type() != fs::file_type::not_found &&
       !(is_real_folder(target) && is_checkpoint(target)))
     throw InvalidArgument(text(
-        "[ckpt] wanted a free place or a checkpoint at ",
+        "[ckpt] expected a free place or a checkpoint at ",
         in_quotes(target.string()),
         ", got something else; move it away, or choose another folder"));
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
@@ -228,9 +229,31 @@ void prune_checkpoints(const fs::path& root, int keep, int64_t newest) {
     if (::rename(place.c_str(), gone.c_str()) == 0)
       remove_folder(gone);
     else
-      TRIREME_LOG(warn, "ckpt") << "wanted to remove " << in_quotes(place.string())
+      TRIREME_LOG(warn, "ckpt") << "expected to remove " << in_quotes(place.string())
                                 << ", got " << errno_text(errno);
   }
+}
+
+std::vector<fs::path> set_later_aside(const fs::path& root, int64_t step) {
+  std::vector<fs::path> moved;
+  for (const int64_t later : checkpoint_steps(root)) {
+    if (later <= step)
+      continue;
+    const fs::path place = root / step_name(later);
+    fs::path aside;
+    for (int number = 1; number < kMostAside; ++number) {
+      aside = root / text(step_name(later), ".aside-", number);
+      if (std::error_code ignored; !fs::exists(aside, ignored))
+        break;
+    }
+    // A folder never takes the place of one that is not empty.
+    if (::rename(place.c_str(), aside.c_str()) != 0)
+      fail("set aside", place, errno_text(errno));
+    moved.push_back(aside);
+  }
+  if (!moved.empty())
+    sync_folder(root);
+  return moved;
 }
 
 std::vector<int64_t> checkpoint_steps(const fs::path& root) {

@@ -57,6 +57,12 @@ void remove_leftovers(const std::filesystem::path& root);
 /// `keep` is 0. Each first loses its name, so that no half of one lies under it.
 void prune_checkpoints(const std::filesystem::path& root, int keep, int64_t newest);
 
+/// For a run that goes on from an earlier step than its latest: step-N of every later N
+/// becomes step-N.aside-K, K being the first that is free. So it counts no more, and
+/// can still be read. Gives the new names. InvalidArgument if one cannot be renamed.
+std::vector<std::filesystem::path> set_later_aside(
+    const std::filesystem::path& root, int64_t step);
+
 /// The steps of the complete checkpoints in a folder, in their order; none if there is
 /// no such folder. Complete are those with a manifest; others are left alone.
 std::vector<int64_t> checkpoint_steps(const std::filesystem::path& root);

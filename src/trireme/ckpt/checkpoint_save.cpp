@@ -4,8 +4,8 @@
 #include "trireme/ckpt/agree.h"
 #include "trireme/ckpt/checkpoint.h"
 #include "trireme/ckpt/checkpoint_plan.h"
-#include "trireme/ckpt/durable_file.h"
 #include "trireme/ckpt/json_reader.h"
+#include "trireme/core/durable_file.h"
 #include "trireme/core/error.h"
 #include "trireme/core/escape.h"
 

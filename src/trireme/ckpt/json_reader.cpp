@@ -43,7 +43,7 @@ void refuse(
   throw InvalidArgument(text(
       "[ckpt] ",
       where,
-      ": wanted ",
+      ": expected ",
       wanted,
       ", got ",
       got,

@@ -11,7 +11,7 @@ namespace trireme::ckpt {
 
 using Json = nlohmann::json;
 
-/// Throws InvalidArgument: "[ckpt] WHERE: wanted WANTED, got GOT; REMEDY".
+/// Throws InvalidArgument: "[ckpt] WHERE: expected EXPECTED, got GOT; REMEDY".
 [[noreturn]] void refuse(
     const std::string& where,
     const std::string& wanted,

@@ -2,8 +2,8 @@
 
 #include <limits>
 
-#include "trireme/ckpt/durable_file.h"
 #include "trireme/ckpt/json_reader.h"
+#include "trireme/core/durable_file.h"
 #include "trireme/core/error.h"
 #include "trireme/core/escape.h"
 

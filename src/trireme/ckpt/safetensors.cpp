@@ -49,7 +49,7 @@ const TensorEntry& SafetensorsFile::entry(const std::string& name) const {
     throw InvalidArgument(text(
         "[ckpt] ",
         in_quotes(path().string()),
-        ": wanted the tensor ",
+        ": expected the tensor ",
         in_quotes(name),
         ", got ",
         index_.size(),
@@ -86,7 +86,7 @@ at::Tensor SafetensorsFile::view(const std::string& name) const {
       static_cast<off_t>(begin - slack));
   if (pages == MAP_FAILED)
     throw InvalidArgument(text(
-        "[ckpt] wanted to map ",
+        "[ckpt] expected to map ",
         in_quotes(path().string()),
         ", got ",
         errno_text(errno),
@@ -103,7 +103,7 @@ TensorEntry describe_tensor(const std::string& name, const at::Tensor& tensor) {
                      !tensor.is_quantized() && !tensor.is_meta();
   if (!dense)
     throw InvalidArgument(text(
-        "[ckpt] wanted a dense tensor ",
+        "[ckpt] expected a dense tensor ",
         in_quotes(name),
         ", got ",
         tensor.defined() ? "a sparse, quantized or meta one" : "none",
@@ -112,7 +112,7 @@ TensorEntry describe_tensor(const std::string& name, const at::Tensor& tensor) {
     safetensors_dtype(tensor.scalar_type());
   } catch (const InvalidArgument&) {
     throw InvalidArgument(text(
-        "[ckpt] wanted a dtype that safetensors has for the tensor ",
+        "[ckpt] expected a dtype that safetensors has for the tensor ",
         in_quotes(name),
         ", got ",
         c10::toString(tensor.scalar_type()),

@@ -10,8 +10,8 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "trireme/ckpt/durable_file.h"
 #include "trireme/ckpt/safetensors_header.h"
+#include "trireme/core/durable_file.h"
 
 namespace trireme::ckpt {
 

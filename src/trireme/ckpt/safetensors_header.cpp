@@ -144,7 +144,7 @@ void must_fill(
         text(at, " bytes of data, as its header says"),
         text(data_bytes),
         at > data_bytes ? "the file is cut short: copy or download it again"
-                        : "the file has something behind its last tensor");
+                        : "the file has something after its last tensor");
 }
 
 }  // namespace
@@ -154,7 +154,7 @@ const char* safetensors_dtype(ScalarType dtype) {
     if (known == dtype)
       return name;
   throw InvalidArgument(text(
-      "[ckpt] wanted a dtype that safetensors has, got ",
+      "[ckpt] expected a dtype that safetensors has, got ",
       c10::toString(dtype),
       "; convert the tensor first"));
 }
@@ -179,7 +179,7 @@ uint64_t safetensors_header_bytes(
     refuse(
         where,
         text("a file with ", length, " bytes of header"),
-        text(file_bytes - kLengthBytes, " bytes behind the length"),
+        text(file_bytes - kLengthBytes, " bytes after the length"),
         "the file is cut short, or no safetensors file");
   return kLengthBytes + length;
 }

@@ -1,5 +1,5 @@
 // The header of a safetensors file: eight bytes of length, JSON, and where each tensor
-// lies in the bytes behind it. No file is touched here.
+// lies in the bytes after it. No file is touched here.
 #pragma once
 #include <cstdint>
 #include <map>

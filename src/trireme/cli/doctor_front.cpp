@@ -10,6 +10,7 @@
 #include "trireme/cli/run_torch.h"
 #include "trireme/core/error.h"
 #include "trireme/core/escape.h"
+#include "trireme/core/number_text.h"
 #include "trireme/version.h"
 
 namespace trireme::cli {

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
-#include <iomanip>
 #include <pwd.h>
 #include <sys/stat.h>
 
@@ -89,22 +88,6 @@ GpuFacts read_gpus(const fs::path& root) {
   if (const auto version = read_text_file(driver / "version"))
     facts.driver = first_line(*version);
   return facts;
-}
-
-std::string bytes_text(std::uint64_t bytes) {
-  const std::array units = {"KiB", "MiB", "GiB", "TiB"};
-  if (bytes < 1024)
-    return text(bytes, " bytes");
-  double size = static_cast<double>(bytes) / 1024;
-  size_t unit = 0;
-  while (size >= 1000 && unit + 1 < units.size()) {
-    size /= 1024;
-    ++unit;
-  }
-  std::ostringstream out;
-  out << std::fixed << std::setprecision(size < 100 ? 1 : 0) << size << ' '
-      << units[unit];
-  return out.str();
 }
 
 }  // namespace trireme::cli

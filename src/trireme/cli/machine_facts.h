@@ -34,7 +34,4 @@ struct GpuFacts {
 /// Reads what lies in /dev and /proc/driver/nvidia below `root`; no library is loaded.
 GpuFacts read_gpus(const std::filesystem::path& root = "/");
 
-/// "11.7 GiB", "340 MiB", "12 KiB" or "7 bytes".
-std::string bytes_text(std::uint64_t bytes);
-
 }  // namespace trireme::cli

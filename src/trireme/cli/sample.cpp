@@ -15,10 +15,10 @@
 #include "trireme/core/parse_number.h"
 #include "trireme/data/tokenizer.h"
 #include "trireme/data/utf8.h"
-#include "trireme/model/registry.h"
+#include "trireme/train/config_origin.h"
 #include "trireme/train/end_tokens.h"
 #include "trireme/train/load_decoders.h"
-#include "trireme/train/text_file.h"
+#include "trireme/train/model_source.h"
 
 namespace trireme::cli {
 namespace {
@@ -46,17 +46,6 @@ struct Request {
   std::vector<int64_t> ends;
 };
 
-std::string read_config(const fs::path& folder) {
-  auto all = train::read_file(folder / "config.json");
-  if (!all)
-    throw InvalidArgument(text(
-        "[cli] wanted --model to be a checkpoint (…/step-N) or a Hugging Face folder, "
-        "got ",
-        in_quotes(folder.string()),
-        " without config.json"));
-  return std::move(*all);
-}
-
 std::vector<int64_t> parse_ids(std::string_view words, int64_t vocab_size) {
   std::vector<int64_t> ids;
   for (size_t comma = 0; comma != std::string_view::npos;) {
@@ -64,7 +53,7 @@ std::vector<int64_t> parse_ids(std::string_view words, int64_t vocab_size) {
     const auto id = parse_number<int64_t>(words.substr(0, comma));
     if (!id || *id < 0 || *id >= vocab_size)
       throw InvalidArgument(text(
-          "[cli] wanted --prompt-ids to be numbers below ",
+          "[cli] expected --prompt-ids to be numbers below ",
           vocab_size,
           " with commas between, got ",
           in_quotes(words.substr(0, comma))));
@@ -74,18 +63,30 @@ std::vector<int64_t> parse_ids(std::string_view words, int64_t vocab_size) {
   return ids;
 }
 
+/// With ids for a prompt, a tokenizer that is not supported is as none.
+std::shared_ptr<const data::Tokenizer> load_tokenizer(const fs::path& file, bool ids) {
+  try {
+    return data::load_tokenizer(file);
+  } catch (const NotSupported& error) {
+    if (!ids)
+      throw NotSupported(text(error.what(), ", or give --prompt-ids"));
+    return nullptr;
+  }
+}
+
 Request make_request(const SampleArguments& arguments) {
   train::check_options(arguments.options);
   Request request;
   request.folder = arguments.model;
-  request.plan = model::plan_model(read_config(request.folder));
+  request.plan =
+      train::about("--model", [&] { return train::plan_folder(request.folder); });
   const fs::path tokenizer = request.folder / "tokenizer.json";
   if (fs::exists(tokenizer))
-    request.tokenizer = data::load_tokenizer(tokenizer);
+    request.tokenizer = load_tokenizer(tokenizer, !arguments.prompt_ids.empty());
   request.ends = train::end_tokens(request.folder, request.tokenizer.get());
   if (request.tokenizer == nullptr && !arguments.stop.empty())
     throw InvalidArgument(text(
-        "[cli] wanted a tokenizer.json in ",
+        "[cli] expected a tokenizer.json in ",
         in_quotes(arguments.model),
         " for --stop, got none; leave it out, or take --max-new-tokens"));
   const int64_t vocabulary = request.plan.vocab_size;
@@ -95,7 +96,7 @@ Request make_request(const SampleArguments& arguments) {
   }
   if (request.tokenizer == nullptr)
     throw InvalidArgument(text(
-        "[cli] wanted --prompt-ids, since ",
+        "[cli] expected --prompt-ids, since ",
         in_quotes(arguments.model),
         " has no tokenizer.json, got ",
         arguments.prompt.empty() ? "no prompt" : "--prompt"));

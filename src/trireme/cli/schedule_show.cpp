@@ -7,6 +7,7 @@
 
 #include "trireme/cli/schedule_input.h"
 #include "trireme/cli/schedule_words.h"
+#include "trireme/core/durable_file.h"
 #include "trireme/core/error.h"
 #include "trireme/core/escape.h"
 #include "trireme/sched/csv.h"
@@ -17,33 +18,23 @@
 namespace trireme::cli {
 namespace {
 
-// All or nothing: the name stands for a whole file, or for what was there before. What
-// is no file, as /dev/stdout, is written to and not replaced.
+// What is no file, as /dev/stdout, is written to and not replaced.
 void write_file(const std::string& path, const std::string& content) {
   namespace fs = std::filesystem;
   std::error_code error;
-  const bool replace = !fs::exists(path, error) || fs::is_regular_file(path, error);
-  // Behind a link lies the file that is meant.
+  // After a link comes the file that is meant.
   const fs::path target =
       fs::exists(path, error) ? fs::canonical(path, error) : fs::path(path);
-  const std::string draft =
-      replace ? text(target.native(), ".part-", ::getpid()) : path;
-  std::ofstream file(draft, std::ios::binary);
+  if (!fs::exists(path, error) || fs::is_regular_file(path, error)) {
+    write_durably(target, content);
+    return;
+  }
+  std::ofstream file(path, std::ios::binary);
   file << content;
   file.close();
-  bool written = !file.fail();
-  int code = errno;
-  if (written && replace) {
-    fs::rename(draft, target, error);
-    written = !error;
-    code = error.value();
-  }
-  if (written)
-    return;
-  if (replace)
-    fs::remove(draft, error);
-  throw InvalidArgument(
-      text("[cli] wanted to write ", in_quotes(path), ": ", errno_text(code)));
+  if (file.fail())
+    throw InvalidArgument(
+        text("[cli] expected to write ", in_quotes(path), ", got ", errno_text(errno)));
 }
 
 std::string rows_of(const sched::Schedule& schedule) {

@@ -6,7 +6,6 @@
 
 #include <CLI/CLI.hpp>
 
-#include "trireme/ckpt/checkpoint.h"
 #include "trireme/cli/output.h"
 #include "trireme/cli/torch_ranks.h"
 #include "trireme/core/environment.h"
@@ -23,6 +22,7 @@
 #include "trireme/train/stop_signal.h"
 #include "trireme/train/token_sources.h"
 #include "trireme/train/trainer.h"
+#include "trireme/train/training_state.h"
 
 namespace trireme::cli {
 namespace {
@@ -62,7 +62,7 @@ std::string list_keys() {
         "\n    ",
         key.does,
         key.does.empty() ? "" : "; ",
-        train::wanted(key),
+        train::allowed_values(key),
         "\n");
   return out;
 }
@@ -110,9 +110,8 @@ int run_training(train::Config config, int ranks) {
 void check_files(const train::Config& config, const data::Tokenizer* tokenizer) {
   if (tokenizer == nullptr || tokenizer->kind() == "bytes")
     train::open_sources(config);
-  const std::string& resume = config.checkpoint.resume;
-  if (resume != "never" && resume != "auto")
-    ckpt::Checkpoint{resume};
+  if (config.checkpoint.resume != "auto")
+    train::find_resume(config, "");
 }
 
 int run(const TrainArguments& arguments, const std::vector<std::string>& words) {
@@ -140,6 +139,7 @@ int run(const TrainArguments& arguments, const std::vector<std::string>& words) 
     const auto tokenizer = train::open_tokenizer(config);
     const auto model =
         train::describe_model(config, train::vocabulary_of(tokenizer.get()));
+    train::check_demo_values(config, model);
     check_files(config, tokenizer.get());
     const std::string described = train::dry_run(config, model.plan, ranks);
     if (arguments.dry_run) {

@@ -36,6 +36,9 @@ constexpr std::array kKnown = {
         "the log: levels, in general and by module",
         [](const Environment& env) { parse_log_levels(*env.find("TRIREME_LOG")); }},
     KnownVariable{
+        "TRIREME_PEERS",
+        "benches beside PyTorch: the folder of its programs (bench/peers)"},
+    KnownVariable{
         "TRIREME_PIP_ARGS",
         "the script ./trireme: more arguments for pip install torch"},
     KnownVariable{
@@ -43,6 +46,9 @@ constexpr std::array kKnown = {
     KnownVariable{
         "TRIREME_RANK_ROLL",
         "comm::init(): where the launcher tells which ranks have ended; it sets it"},
+    KnownVariable{
+        "TRIREME_TEXT",
+        "trireme train: the folder of the text that it trains on without data.path"},
     KnownVariable{
         "TRIREME_TIMEOUT",
         "comm::init(): the deadline of every call, in seconds",

@@ -87,11 +87,14 @@ std::vector<std::filesystem::path> cgroup_levels(
 }  // namespace
 
 std::optional<std::string> read_text_file(const std::filesystem::path& path) {
-  std::ifstream file(path);
+  std::ifstream file(path, std::ios::binary);
   std::ostringstream text;
-  if (!file || !(text << file.rdbuf())) {
+  std::error_code ignored;
+  // A folder opens too, and an empty file leaves nothing to insert.
+  if (!file || std::filesystem::is_directory(path, ignored)) {
     return std::nullopt;
   }
+  text << file.rdbuf();
   return text.str();
 }
 

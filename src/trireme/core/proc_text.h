@@ -10,7 +10,7 @@
 
 namespace trireme {
 
-/// The text of a small file, or nothing if it is empty or cannot be read.
+/// The content of a small file; nothing if it cannot be read, as a folder.
 std::optional<std::string> read_text_file(const std::filesystem::path& path);
 
 /// The first "model name" in the text of /proc/cpuinfo, blanks squeezed; empty if none.

@@ -12,7 +12,7 @@ namespace trireme::data {
 struct AddedToken {
   int64_t token = 0;
   std::string content;
-  /// The space before it, or behind it, belongs to it.
+  /// The space before it, or after it, belongs to it.
   bool left_strip = false;
   bool right_strip = false;
   /// Looked for after the others, in what they have left.

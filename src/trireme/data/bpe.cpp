@@ -20,7 +20,7 @@ uint64_t key_of(int64_t left, int64_t right) {
 }
 
 template <class... Parts>
-[[noreturn]] void refuse(const Parts&... parts) {
+[[noreturn]] void refuse_bpe(const Parts&... parts) {
   throw InvalidArgument(text("[data] ", parts...));
 }
 
@@ -35,7 +35,7 @@ Bpe::Bpe(const BpeOptions& options) : ignore_merges_(options.ignore_merges) {
   std::unordered_map<int64_t, std::string_view> names;
   for (const auto& [bytes, token] : options.vocab) {
     if (token < 0 || token >= kMostTokens)
-      refuse(
+      refuse_bpe(
           "expected tokens numbered from 0 to ",
           kMostTokens - 1,
           ", got ",
@@ -43,7 +43,7 @@ Bpe::Bpe(const BpeOptions& options) : ignore_merges_(options.ignore_merges) {
           " for ",
           in_quotes(bytes));
     if (const auto [other, is_new] = names.emplace(token, bytes); !is_new)
-      refuse(
+      refuse_bpe(
           "expected a number for each token, got ",
           token,
           " for both ",
@@ -62,7 +62,7 @@ Bpe::Bpe(const BpeOptions& options) : ignore_merges_(options.ignore_merges) {
     const auto second = find(right);
     const auto whole = find(left + right);
     if (!first || !second || !whole)
-      refuse(
+      refuse_bpe(
           "expected merges of tokens into tokens, got merge ",
           rank,
           ", ",
@@ -86,13 +86,13 @@ const Bpe::Merge* Bpe::find_merge(int64_t left, int64_t right) const {
 
 void Bpe::begin(std::string_view word, Scratch& scratch) const {
   if (word.size() >= kNone)
-    refuse("expected words below 4 GiB, got ", word.size(), " bytes");
+    refuse_bpe("expected words below 4 GiB, got ", word.size(), " bytes");
   scratch.symbols.clear();
   scratch.heap.clear();
   for (size_t i = 0; i < word.size(); ++i) {
     const auto byte = static_cast<uint8_t>(word[i]);
     if (bytes_[byte] < 0)
-      refuse(
+      refuse_bpe(
           "expected text of bytes that the vocabulary has, got byte ",
           int{byte},
           " in ",

@@ -28,7 +28,8 @@ class Descriptor {
   int number_;
 };
 
-[[noreturn]] void refuse(const std::filesystem::path& path, const std::string& what) {
+[[noreturn]] void refuse_file_of_data(
+    const std::filesystem::path& path, const std::string& what) {
   throw InvalidArgument(text(
       "[data] expected to read ",
       in_quotes(path.string()),
@@ -43,18 +44,19 @@ MappedFile::MappedFile(const std::filesystem::path& path) {
   // Not blocking: a FIFO without a writer would wait for one, and is refused below.
   const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (file.number() < 0)
-    refuse(path, errno_text(errno));
+    refuse_file_of_data(path, errno_text(errno));
   struct stat facts {};
   if (::fstat(file.number(), &facts) != 0)
-    refuse(path, errno_text(errno));
+    refuse_file_of_data(path, errno_text(errno));
   if (!S_ISREG(facts.st_mode))
-    refuse(path, S_ISDIR(facts.st_mode) ? "a directory" : "no regular file");
+    refuse_file_of_data(
+        path, S_ISDIR(facts.st_mode) ? "a directory" : "no regular file");
   const auto size = static_cast<size_t>(facts.st_size);
   if (size == 0)
     return;  // no memory can be mapped to it
   void* memory = ::mmap(nullptr, size, PROT_READ, MAP_SHARED, file.number(), 0);
   if (memory == MAP_FAILED)
-    refuse(path, errno_text(errno));
+    refuse_file_of_data(path, errno_text(errno));
   owner_ = std::shared_ptr<const void>(
       memory, [size](const void* begin) { ::munmap(const_cast<void*>(begin), size); });
   bytes_ = {static_cast<const std::byte*>(memory), size};

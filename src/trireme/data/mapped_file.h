@@ -16,7 +16,7 @@ namespace trireme::data {
 ///     const std::byte first = file.bytes().front();
 ///
 /// Nobody may shorten the file while it is mapped: the system ends the process (SIGBUS)
-/// that then reads behind the new end. Writing a new file and renaming it is fine.
+/// that then reads beyond the new end. Writing a new file and renaming it is fine.
 class MappedFile {
  public:
   /// InvalidArgument with the path and the reason if it cannot be opened or is no

@@ -77,7 +77,7 @@ void IndexReader::read_header() {
         sequences,
         " sequences and ",
         document_entries_,
-        " document entries behind the header, got ",
+        " document entries after the header, got ",
         room,
         " bytes");
   index_.sequences = static_cast<int64_t>(sequences);

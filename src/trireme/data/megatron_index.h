@@ -21,7 +21,7 @@ struct MegatronIndex {
 };
 
 /// A whole .idx file of Megatron, with the size of the .bin file beside it. The
-/// sequences must lie one behind the other and fill that file, as Megatron writes them.
+/// sequences must lie one after the other and fill that file, as Megatron writes them.
 MegatronIndex parse_megatron(
     std::span<const std::byte> index, uint64_t bin_bytes, const std::string& file);
 

@@ -17,7 +17,7 @@ namespace {
 using CodePoints = std::vector<char32_t>;
 
 // Korean syllables follow from a formula: a leading consonant, a vowel, and at times a
-// consonant behind them.
+// consonant after them.
 constexpr char32_t kSyllable = 0xac00, kLead = 0x1100, kVowel = 0x1161, kTail = 0x11a7;
 constexpr char32_t kLeads = 19, kVowels = 21, kTails = 28;
 
@@ -119,7 +119,7 @@ std::optional<char32_t> joined(char32_t first, char32_t second) {
 CodePoints compose(const CodePoints& points) {
   CodePoints out;
   std::optional<size_t> letter;  // the last one that is no mark
-  int last = -1;                 // the order of what came behind it; -1: nothing yet
+  int last = -1;                 // the order of what came after it; -1: nothing yet
   for (const char32_t point : points) {
     const int order = order_of(point);
     // A mark of the same order between the two keeps them apart.

@@ -1,8 +1,8 @@
 #include "trireme/core/error.h"
 #include "trireme/core/escape.h"
+#include "trireme/core/number_text.h"
 #include "trireme/data/mapped_file.h"
 #include "trireme/data/megatron_index.h"
-#include "trireme/data/thousands.h"
 #include "trireme/data/token_file.h"
 
 namespace trireme::data {
@@ -99,6 +99,21 @@ TokenFormat guess_format(const fs::path& path) {
   if (path.extension() != ".bin")
     return TokenFormat::Text;
   return is_llm_c(MappedFile(path).bytes()) ? TokenFormat::LlmC : TokenFormat::NanoGpt;
+}
+
+void check_text(const fs::path& path) {
+  constexpr size_t kLookedAt = 64 << 10;
+  const MappedFile file(path);
+  std::string_view found = foreign_kind(file.bytes());
+  if (found.empty() && file.text().substr(0, kLookedAt).find('\0') != std::string::npos)
+    found = "binary data (a byte 0)";
+  if (!found.empty())
+    throw InvalidArgument(text(
+        "[data] ",
+        in_quotes(path.string()),
+        ": expected text, got ",
+        found,
+        "; if it is text all the same, say the format"));
 }
 
 TokenFile open_tokens(const fs::path& path, const TokenFileOptions& options) {

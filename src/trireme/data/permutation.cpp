@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "trireme/core/error.h"
+#include "trireme/core/mix.h"
 #include "trireme/data/shuffle.h"
 
 namespace trireme::data {

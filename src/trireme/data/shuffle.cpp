@@ -3,26 +3,17 @@
 #include <bit>
 #include <utility>
 
+#include "trireme/core/mix.h"
+
 namespace trireme::data {
-namespace {
-
-constexpr uint64_t kStep = 0x9E3779B97F4A7C15;
-
-}  // namespace
-
-uint64_t mix(uint64_t x) {
-  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9;
-  x = (x ^ (x >> 27)) * 0x94D049BB133111EB;
-  return x ^ (x >> 31);
-}
 
 // The seed is mixed before the stream is added: else seed 1 of stream 2 would be seed 2
 // of stream 1.
 SplitMix::SplitMix(uint64_t seed, uint64_t stream)
-    : state_(mix(mix(seed + kStep) + stream)) {}
+    : state_(mix(mix(seed + kMixStep) + stream)) {}
 
 uint64_t SplitMix::next() {
-  state_ += kStep;
+  state_ += kMixStep;
   return mix(state_);
 }
 

@@ -6,9 +6,6 @@
 
 namespace trireme::data {
 
-/// Scatters the bits of a number: a bijection in which each bit depends on all.
-uint64_t mix(uint64_t number);
-
 /// Random numbers of 64 bits that follow from a seed and a stream (Steele, Lea and
 /// Flood, "Fast splittable pseudorandom number generators", 2014). Those of std are as
 /// good, but how std draws a number below a bound from them is left to each library.

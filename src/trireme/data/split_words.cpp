@@ -94,7 +94,7 @@ size_t match_lines(std::string_view text) {
   return spaces.find_last_of("\r\n") + 1;  // 0 where there is none
 }
 
-/// \s+(?!\S)|\s+: all space, but the last one belongs to the word behind it.
+/// \s+(?!\S)|\s+: all space, but the last one belongs to the word after it.
 size_t match_spaces(std::string_view text) {
   size_t end = 0;
   size_t before = 0;

@@ -6,7 +6,7 @@
 
 #include "trireme/core/error.h"
 #include "trireme/core/escape.h"
-#include "trireme/data/thousands.h"
+#include "trireme/core/number_text.h"
 
 namespace trireme::data {
 namespace {

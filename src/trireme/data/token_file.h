@@ -31,7 +31,7 @@ struct TokenFileOptions {
   TokenFormat format = TokenFormat::Auto;
 };
 
-/// Tokens one behind the other in memory, be it mapped or not.
+/// Tokens one after the other in memory, be it mapped or not.
 struct TokenPiece {
   /// Keeps the memory while it lives; may be null if that lives anyway.
   std::shared_ptr<const void> owner;
@@ -72,19 +72,23 @@ class TokenFile {
 /// magic number is there, nanoGPT if it ends in .bin, else Text.
 TokenFormat guess_format(const std::filesystem::path& path);
 
+/// InvalidArgument if a file that is to be read as text is something else by its first
+/// bytes: a known format, or bytes that no text has.
+void check_text(const std::filesystem::path& path);
+
 /// Opens a token file; Auto is what guess_format() says. Megatron's may be given as
 /// prefix, .bin or .idx. InvalidArgument with what was found if the file is cut off,
 /// damaged or foreign, and for Text, which needs a tokenizer.
 TokenFile open_tokens(
     const std::filesystem::path& path, const TokenFileOptions& options = {});
-/// Several files, one behind the other as one row (llm.c writes shards).
+/// Several files, one after the other as one row (llm.c writes shards).
 TokenFile open_tokens(
     std::span<const std::filesystem::path> paths, const TokenFileOptions& options = {});
 
 /// The tokens of a text file. They stay in memory, in the narrowest type that holds the
 /// vocabulary; with the byte tokenizer they are the mapped file itself.
 TokenFile tokenize_file(const std::filesystem::path& path, const Tokenizer& tokenizer);
-/// Several, one behind the other, with the tokenizer's end of text (if it has one)
+/// Several, one after the other, with the tokenizer's end of text (if it has one)
 /// between them.
 TokenFile tokenize_file(
     std::span<const std::filesystem::path> paths, const Tokenizer& tokenizer);

@@ -65,6 +65,13 @@ std::string_view foreign_kind(std::span<const std::byte> bytes) {
       Kind{"PK\x03\x04"sv, "a zip archive, or a file of torch.save"},
       Kind{"\x1f\x8b\x08"sv, "a gzip file"},
       Kind{"\x28\xb5\x2f\xfd"sv, "a zstd file"},
+      Kind{"BZh"sv, "a bzip2 file"},
+      Kind{
+          "\xfd"
+          "7zXZ"sv,
+          "an xz file"},
+      Kind{"%PDF-"sv, "a PDF file"},
+      Kind{"\x80\x02\x8a\x0a"sv, "a file of an old torch.save"},
       Kind{"PAR1"sv, "a Parquet file"},
       Kind{"ARROW1"sv, "an Arrow file"},
       Kind{"\x89HDF"sv, "an HDF5 file"},
@@ -78,6 +85,9 @@ std::string_view foreign_kind(std::span<const std::byte> bytes) {
   for (const Kind& kind : kKinds)
     if (begins_with(bytes, kind.magic))
       return kind.name;
+  // Eight bytes of length, then JSON.
+  if (bytes.size() > 10 && begins_with(bytes.subspan(8), "{\""))
+    return "a safetensors file";
   return {};
 }
 
@@ -123,7 +133,7 @@ TokenLayout parse_llm_c(std::span<const std::byte> bytes, const std::string& fil
         count,
         ", got ",
         body,
-        " bytes behind it");
+        " bytes after it");
   return {.type = kind->type, .offset = kLlmCHeader, .count = count};
 }
 

@@ -18,33 +18,33 @@ namespace trireme::data {
 namespace {
 
 template <class... Parts>
-[[noreturn]] void refuse(const Parts&... parts) {
+[[noreturn]] void refuse_loading(const Parts&... parts) {
   throw InvalidArgument(text("[data] ", parts...));
 }
 
 int64_t checked_windows(const TokenFile& file, const TokenLoaderOptions& options) {
   if (options.ranks < 1 || options.rank < 0 || options.rank >= options.ranks)
-    refuse(
+    refuse_loading(
         "expected a rank below the number of ranks, got rank ",
         options.rank,
         " of ",
         options.ranks,
         "; take both from the data parallel group");
   if (options.global_batch < 1 || options.global_batch % options.ranks != 0)
-    refuse(
+    refuse_loading(
         "expected a global batch that ",
         options.ranks,
         " ranks can share evenly, got ",
         options.global_batch,
         " samples; make it a multiple of the ranks");
   if (options.prefetch < 0 || options.prefetch > 1024)
-    refuse(
+    refuse_loading(
         "expected to make 0 to 1024 batches ahead, got ",
         options.prefetch,
         "; 2 is enough");
   const int64_t windows = count_windows(file.size(), options.sequence_length);
   if (windows < 1)
-    refuse(
+    refuse_loading(
         "expected at least ",
         options.sequence_length,
         " tokens and one more for a sample, got ",
@@ -83,7 +83,7 @@ class BatchMaker {
 
 TokenBatch BatchMaker::make(int64_t step) {
   if (step > last_step())
-    refuse("expected a step up to ", last_step(), ", got ", step);
+    refuse_loading("expected a step up to ", last_step(), ", got ", step);
   const int64_t length = options_.sequence_length;
   const int64_t count = options_.global_batch / options_.ranks;
   TokenBatch batch{
@@ -231,7 +231,7 @@ int64_t TokenLoader::position() const {
 
 void TokenLoader::seek(int64_t step) {
   if (step < 0 || step > state_->maker.last_step())
-    refuse(
+    refuse_loading(
         "expected a step from 0 to ",
         state_->maker.last_step(),
         ", got ",

@@ -18,7 +18,7 @@ struct TokenLoaderOptions {
   /// `ranks`.
   int rank = 0;
   int ranks = 1;
-  /// A new order of the windows for every epoch; off: one window behind the other.
+  /// A new order of the windows for every epoch; off: one window after the other.
   bool shuffle = true;
   /// The same on all ranks.
   uint64_t seed = 0;

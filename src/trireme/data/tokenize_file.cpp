@@ -18,7 +18,7 @@ constexpr TokenType type_of() {
   return std::is_same_v<Stored, uint16_t> ? TokenType::U16 : TokenType::U32;
 }
 
-/// One file, its tokens kept as `Stored`. `ending` comes behind them.
+/// One file, its tokens kept as `Stored`. `ending` comes after them.
 template <class Stored>
 TokenPiece encode_file(
     const fs::path& path, const Tokenizer& tokenizer, std::optional<int64_t> ending) {

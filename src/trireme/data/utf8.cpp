@@ -11,7 +11,7 @@ uint8_t byte_at(std::string_view text, size_t i) {
 
 /// What follows from the first byte: how many bytes there are, and in which range the
 /// second must be. That range keeps out what has a shorter form, surrogates, and what
-/// lies behind U+10FFFF.
+/// lies beyond U+10FFFF.
 struct Lead {
   size_t bytes;
   uint8_t low = 0x80;

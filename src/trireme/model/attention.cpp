@@ -58,7 +58,7 @@ at::Tensor fused(
     const at::Tensor& values,
     const AttentionOptions& options) {
   const int64_t t = queries.size(-2), s = keys.size(-2);
-  // One query sees everything; several behind a past need a mask of their own.
+  // One query sees everything; several after a past need a mask of their own.
   std::optional<at::Tensor> mask;
   if (t > 1 && s > t)
     mask = visible(queries, keys);

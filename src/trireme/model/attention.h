@@ -17,7 +17,7 @@ struct AttentionOptions {
 };
 
 /// Queries [n, heads, t, size]; keys and values [n, heads or a divisor of it, s, size].
-/// The queries are those of the last t of s positions, and see none behind their own.
+/// The queries are those of the last t of s positions, and see none after their own.
 /// Gives [n, t, heads * size].
 at::Tensor causal_attention(
     const at::Tensor& queries,

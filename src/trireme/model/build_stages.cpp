@@ -21,7 +21,7 @@ void check_ranges(const ModelPlan& plan, std::vector<LayerRange> ranges) {
     if (range.first < end || range.last <= range.first ||
         range.last > std::ssize(plan.layers))
       throw InvalidArgument(text(
-          "[model] wanted ranges of the ",
+          "[model] expected ranges of the ",
           plan.layers.size(),
           " layers, none empty and none twice, got [",
           range.first,
@@ -35,10 +35,10 @@ void check_ranges(const ModelPlan& plan, std::vector<LayerRange> ranges) {
 void check_options(const BuildOptions& options) {
   if (!c10::isFloatingType(options.dtype))
     throw InvalidArgument(text(
-        "[model] wanted a floating-point dtype for parameters, got ", options.dtype));
+        "[model] expected a floating-point dtype for parameters, got ", options.dtype));
   if (options.dropout && !(*options.dropout >= 0 && *options.dropout < 1))
     throw InvalidArgument(
-        text("[model] wanted a dropout in [0, 1), got ", *options.dropout));
+        text("[model] expected a dropout in [0, 1), got ", *options.dropout));
 }
 
 // Where each parameter is, by name.
@@ -85,7 +85,7 @@ std::vector<pipe::Tied> tied_places(
       const auto found = stages.find(name);
       if (found == stages.end())
         throw InvalidArgument(text(
-            "[model] wanted the stages of all layers, got none that has the tied ",
+            "[model] expected the stages of all layers, got none that has the tied ",
             in_quotes(name)));
       // One tensor has one name in a stage.
       const bool known =

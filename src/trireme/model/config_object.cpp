@@ -42,12 +42,12 @@ ConfigObject ConfigObject::parse(std::string_view json, std::string where) {
       /*allow_exceptions=*/false);
   if (too_deep)
     throw InvalidArgument(
-        text("[model] ", where, ": wanted at most ", kDeepest, " levels, got more"));
+        text("[model] ", where, ": expected at most ", kDeepest, " levels, got more"));
   if (!parsed.is_object())
     throw InvalidArgument(text(
         "[model] ",
         where,
-        ": wanted a JSON object, got ",
+        ": expected a JSON object, got ",
         parsed.is_discarded() ? text("what is no JSON: ", in_quotes(json))
                               : text("a ", parsed.type_name())));
   return {
@@ -132,7 +132,7 @@ void ConfigObject::refuse(const std::string& key, const std::string& wanted) con
   throw InvalidArgument(text(
       "[model] ",
       where_,
-      ": wanted \"",
+      ": expected \"",
       key,
       "\" to be ",
       wanted,
@@ -175,13 +175,13 @@ std::string ConfigObject::dump() const {
 void check_at_least_one(const char* key, int64_t value) {
   if (value < 1)
     throw InvalidArgument(
-        text("[model] wanted \"", key, "\" of at least 1, got ", value));
+        text("[model] expected \"", key, "\" of at least 1, got ", value));
 }
 
 void check_divides(const char* key, int64_t value, const char* part_key, int64_t part) {
   if (part == 0 || value % part != 0)
     throw InvalidArgument(text(
-        "[model] wanted \"",
+        "[model] expected \"",
         key,
         "\" that \"",
         part_key,

@@ -34,7 +34,7 @@ class ConfigObject {
   std::string word(const std::string& key, const std::string& fallback) const;
   std::optional<ConfigObject> object(const std::string& key) const;
 
-  /// Throws InvalidArgument about a key: what was wanted, and what stands there.
+  /// Throws InvalidArgument about a key: what was expected, and what stands there.
   [[noreturn]] void refuse(const std::string& key, const std::string& wanted) const;
   /// Throws NotSupported about a key and its value.
   [[noreturn]] void not_supported(

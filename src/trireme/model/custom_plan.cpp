@@ -19,7 +19,7 @@ pipe::Layer make_layer(const CustomLayer& custom, const BuildOptions& options) {
   layer.name = custom.name;
   if (!layer.forward)
     throw InvalidArgument(text(
-        "[model] wanted a layer with a function from the maker of ",
+        "[model] expected a layer with a function from the maker of ",
         in_quotes(custom.name),
         ", got none"));
   return layer;
@@ -45,7 +45,7 @@ void fill(
 LayerPlan plan_layer(const CustomLayer& custom, const Initialiser& initialise) {
   if (custom.name.empty() || !custom.make)
     throw InvalidArgument(text(
-        "[model] wanted a name and a function for each layer, got ",
+        "[model] expected a name and a function for each layer, got ",
         in_quotes(custom.name),
         custom.make ? "" : " without a function"));
   LayerPlan plan{.name = custom.name, .work = custom.work};
@@ -69,7 +69,7 @@ void check_names(const ModelPlan& plan) {
   for (const LayerPlan& layer : plan.layers) {
     if (!layers.insert(layer.name).second)
       throw InvalidArgument(text(
-          "[model] wanted layers with names of their own, got ",
+          "[model] expected layers with names of their own, got ",
           in_quotes(layer.name),
           " twice; rename one"));
     for (const ParameterPlan& each : layer.parameters)
@@ -79,7 +79,8 @@ void check_names(const ModelPlan& plan) {
     for (const std::string& name : names)
       if (!parameters.contains(name))
         throw InvalidArgument(text(
-            "[model] wanted tied parameters that layers have, got ", in_quotes(name)));
+            "[model] expected tied parameters that layers have, got ",
+            in_quotes(name)));
 }
 
 }  // namespace
@@ -97,9 +98,9 @@ void initialise_by_shape(
 
 ModelPlan plan_of_layers(const CustomModel& model) {
   if (model.layers.empty())
-    throw InvalidArgument("[model] wanted at least one layer, got none");
+    throw InvalidArgument("[model] expected at least one layer, got none");
   if (!model.initialise)
-    throw InvalidArgument("[model] wanted a function for first values, got none");
+    throw InvalidArgument("[model] expected a function for first values, got none");
   ModelPlan plan{
       .type = model.type,
       .config_json = model.config_json,

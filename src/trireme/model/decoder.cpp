@@ -51,7 +51,7 @@ at::Tensor Decoder::step(const at::Tensor& ids_or_hidden) {
   if (!ids_or_hidden.defined() || ids_or_hidden.dim() < 2 ||
       ids_or_hidden.size(1) < 1 || (length_ > 0 && ids_or_hidden.size(0) != batch_))
     throw InvalidArgument(text(
-        "[model] wanted new positions [",
+        "[model] expected new positions [",
         length_ > 0 ? text(batch_) : "n",
         ", 1 or more, …], got ",
         ids_or_hidden.defined() ? text(ids_or_hidden.sizes()) : "none",

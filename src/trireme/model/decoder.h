@@ -32,7 +32,7 @@ class Decoder {
 
   /// The outputs for new positions: tokens [n, t] of the first stage, hidden states
   /// [n, t, width] of others. InvalidArgument if they are of another batch than before.
-  /// A step that throws has not been.
+  /// A step that throws changes nothing.
   at::Tensor step(const at::Tensor& ids_or_hidden);
   /// How many positions it has seen.
   int64_t length() const { return length_; }

@@ -19,7 +19,6 @@ namespace trireme::model {
 namespace {
 
 using Parts = PlannedModule::Parts;
-using Kind = InitialValue::Kind;
 constexpr const char* kWte = "transformer.wte.weight";
 constexpr const char* kHead = "lm_head.weight";
 
@@ -180,39 +179,15 @@ class FinalNorm : public PlannedModule, public CachedLayer {
 
 // -- plans
 
-ParameterPlan normal(std::string name, std::vector<int64_t> sizes, double stddev) {
-  return {std::move(name), std::move(sizes), {Kind::Normal, stddev}};
-}
-void add_norm(std::vector<ParameterPlan>& to, const std::string& name, int64_t size) {
-  to.push_back({text(name, ".weight"), {size}, {Kind::Ones, 0}});
-  to.push_back({text(name, ".bias"), {size}, {}});
-}
-void add_projection(
-    std::vector<ParameterPlan>& to,
-    const std::string& name,
-    int64_t in,
-    int64_t out,
-    double stddev) {
-  to.push_back(normal(text(name, ".weight"), {in, out}, stddev));
-  to.push_back({text(name, ".bias"), {out}, {}});
-}
-
 LayerPlan plan_embeddings(const Gpt2Config& config) {
   LayerPlan plan{.name = "transformer"};
-  plan.parameters = {
-      normal(kWte, {config.vocab_size, config.n_embd}, config.initializer_range),
-      normal(
-          "transformer.wpe.weight",
-          {config.n_positions, config.n_embd},
-          config.initializer_range)};
+  const ParameterAdder add{plan, config.initializer_range};
+  add.weight("wte", {config.vocab_size, config.n_embd});
+  add.weight("wpe", {config.n_positions, config.n_embd});
   const auto width = static_cast<double>(config.n_embd);
   plan.work = {.flops = width, .kept = 1};
   plan.output_elements_per_token = width;
-  plan.build = [config, parts = Parts{plan.name, plan.parameters}](
-                   const BuildOptions& options, SharedParameters& shared) {
-    return pipe::layer(
-        parts.layer, std::make_shared<Embeddings>(config, parts, options, shared));
-  };
+  build_as<Embeddings>(plan, config);
   return plan;
 }
 
@@ -237,40 +212,35 @@ LayerWork work_of_block(const Gpt2Config& config, int64_t inner, double paramete
 LayerPlan plan_block(const Gpt2Config& config, int64_t index) {
   LayerPlan plan{.name = text("transformer.h.", index)};
   const int64_t width = config.n_embd, inner = config.n_inner.value_or(4 * width);
-  const double stddev = config.initializer_range;
+  const ParameterAdder add{plan, config.initializer_range};
   // Two of them a layer add to the residual.
-  const double back = stddev / std::sqrt(2.0 * static_cast<double>(config.n_layer));
-  auto& all = plan.parameters;
-  add_norm(all, text(plan.name, ".ln_1"), width);
-  add_projection(all, text(plan.name, ".attn.c_attn"), width, 3 * width, stddev);
-  add_projection(all, text(plan.name, ".attn.c_proj"), width, width, back);
-  add_norm(all, text(plan.name, ".ln_2"), width);
-  add_projection(all, text(plan.name, ".mlp.c_fc"), width, inner, stddev);
-  add_projection(all, text(plan.name, ".mlp.c_proj"), inner, width, back);
+  const ParameterAdder add_back{
+      plan, add.stddev / std::sqrt(2.0 * static_cast<double>(config.n_layer))};
+  const auto project =
+      [](const ParameterAdder& to, const char* name, int64_t in, int64_t out) {
+        to.weight(name, {in, out});
+        to.bias(name, out);
+      };
+  add.norm("ln_1", width, /*has_bias=*/true);
+  project(add, "attn.c_attn", width, 3 * width);
+  project(add_back, "attn.c_proj", width, width);
+  add.norm("ln_2", width, /*has_bias=*/true);
+  project(add, "mlp.c_fc", width, inner);
+  project(add_back, "mlp.c_proj", inner, width);
   plan.work =
       work_of_block(config, inner, static_cast<double>(plan.count_parameters()));
   plan.output_elements_per_token = static_cast<double>(width);
-  plan.build = [config, index, parts = Parts{plan.name, all}](
-                   const BuildOptions& options, SharedParameters& shared) {
-    pipe::Layer layer = pipe::layer(
-        parts.layer, std::make_shared<Block>(config, index, parts, options, shared));
-    return options.checkpoint ? checkpointed(std::move(layer)) : layer;
-  };
+  build_as<Block>(plan, config, index);
   return plan;
 }
 
 LayerPlan plan_final_norm(const Gpt2Config& config) {
   LayerPlan plan{.name = "transformer.ln_f"};
-  add_norm(plan.parameters, plan.name, config.n_embd);
+  ParameterAdder{plan, 0}.norm("", config.n_embd, /*has_bias=*/true);
   const auto width = static_cast<double>(config.n_embd);
   plan.work = {.flops = 8 * width, .kept = width};
   plan.output_elements_per_token = width;
-  plan.build = [epsilon = config.layer_norm_epsilon,
-                parts = Parts{plan.name, plan.parameters}](
-                   const BuildOptions& options, SharedParameters& shared) {
-    return pipe::layer(
-        parts.layer, std::make_shared<FinalNorm>(epsilon, parts, options, shared));
-  };
+  build_as<FinalNorm>(plan, config.layer_norm_epsilon);
   return plan;
 }
 

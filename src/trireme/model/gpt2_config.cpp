@@ -92,13 +92,13 @@ void check(const Gpt2Config& config) {
   for (const double p : {config.resid_pdrop, config.embd_pdrop, config.attn_pdrop})
     if (!(p >= 0 && p < 1))
       throw InvalidArgument(text(
-          "[model] wanted \"resid_pdrop\", \"embd_pdrop\" and \"attn_pdrop\" in [0, "
+          "[model] expected \"resid_pdrop\", \"embd_pdrop\" and \"attn_pdrop\" in [0, "
           "1), "
           "got ",
           p));
   if (!find_activation(config.activation_function))
     throw NotSupported(text(
-        "[model] \"activation_function\": wanted one of ",
+        "[model] \"activation_function\": expected one of ",
         activation_names(),
         ", got ",
         in_quotes(config.activation_function)));

@@ -7,16 +7,14 @@
 #include <c10/core/GradMode.h>
 
 #include "trireme/autograd/random_stream.h"
+#include "trireme/core/mix.h"
 
 namespace trireme::model {
 
 at::Generator generator_of(uint64_t seed, std::string_view name) {
-  // Steps of splitmix64, so that seeds 1 and 2 have nothing in common.
-  uint64_t key = seed + 0x9e3779b97f4a7c15ULL;
-  key = (key ^ (key >> 30U)) * 0xbf58476d1ce4e5b9ULL;
-  key = (key ^ (key >> 27U)) * 0x94d049bb133111ebULL;
+  // Mixed, so that seeds 1 and 2 have nothing in common.
   return at::detail::createCPUGenerator(
-      (key ^ (key >> 31U)) ^ autograd::layer_key(name));
+      mix(seed + kMixStep) ^ autograd::layer_key(name));
 }
 
 at::Tensor make_value(

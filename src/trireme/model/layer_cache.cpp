@@ -42,7 +42,7 @@ std::pair<at::Tensor, at::Tensor> LayerCache::append(
   if (!fits(keys, new_keys)) {
     if (length > 0)
       throw InvalidArgument(text(
-          "[model] wanted new positions of the batch in the cache, ",
+          "[model] expected new positions of the batch in the cache, ",
           keys.sizes(),
           ", got keys of ",
           new_keys.sizes(),

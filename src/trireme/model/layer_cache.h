@@ -14,7 +14,7 @@ struct LayerCache {
   at::Tensor values;
   int64_t length = 0;
 
-  /// Puts those of new positions behind (and counts them), and gives all of them.
+  /// Appends those of new positions (and counts them), and gives all of them.
   /// InvalidArgument if they are of another batch.
   std::pair<at::Tensor, at::Tensor> append(
       const at::Tensor& new_keys, const at::Tensor& new_values);

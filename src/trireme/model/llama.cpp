@@ -20,7 +20,6 @@ namespace trireme::model {
 namespace {
 
 using Parts = PlannedModule::Parts;
-using Kind = InitialValue::Kind;
 constexpr const char* kEmbed = "model.embed_tokens.weight";
 constexpr const char* kHead = "lm_head.weight";
 
@@ -149,35 +148,15 @@ class FinalNorm : public PlannedModule, public CachedLayer {
 
 // -- plans
 
-/// Adds the parameters of one layer.
-struct Adder {
-  std::vector<ParameterPlan>& to;
-  std::string layer;
-  double stddev;
-  void norm(const char* name, int64_t size) {
-    to.push_back({text(layer, ".", name, ".weight"), {size}, {Kind::Ones, 0}});
-  }
-  void linear(const char* name, int64_t in, int64_t out, bool bias) {
-    to.push_back(
-        {text(layer, ".", name, ".weight"), {out, in}, {Kind::Normal, stddev}});
-    if (bias)
-      to.push_back({text(layer, ".", name, ".bias"), {out}, {}});
-  }
-};
-
 LayerPlan plan_embeddings(const LlamaConfig& config) {
   LayerPlan plan{.name = "model.embed_tokens"};
   plan.parameters = {
       {kEmbed,
        {config.vocab_size, config.hidden_size},
-       {Kind::Normal, config.initializer_range}}};
+       {InitialValue::Kind::Normal, config.initializer_range}}};
   plan.work = {.flops = 0, .kept = 1};
   plan.output_elements_per_token = static_cast<double>(config.hidden_size);
-  plan.build = [parts = Parts{plan.name, plan.parameters}](
-                   const BuildOptions& options, SharedParameters& shared) {
-    return pipe::layer(
-        parts.layer, std::make_shared<Embeddings>(parts, options, shared));
-  };
+  build_as<Embeddings>(plan);
   return plan;
 }
 
@@ -209,39 +188,34 @@ LayerPlan plan_block(
   const int64_t width = config.hidden_size, inner = config.intermediate_size;
   const int64_t queries = config.num_attention_heads * config.size_of_head();
   const int64_t keys = config.key_value_heads() * config.size_of_head();
-  Adder add{plan.parameters, plan.name, config.initializer_range};
-  add.linear("self_attn.q_proj", width, queries, config.attention_bias);
-  add.linear("self_attn.k_proj", width, keys, config.attention_bias);
-  add.linear("self_attn.v_proj", width, keys, config.attention_bias);
-  add.linear("self_attn.o_proj", queries, width, config.attention_bias);
-  add.linear("mlp.gate_proj", width, inner, config.mlp_bias);
-  add.linear("mlp.up_proj", width, inner, config.mlp_bias);
-  add.linear("mlp.down_proj", inner, width, config.mlp_bias);
-  add.norm("input_layernorm", width);
-  add.norm("post_attention_layernorm", width);
+  const ParameterAdder add{plan, config.initializer_range};
+  const auto linear = [&](const char* name, int64_t in, int64_t out, bool has_bias) {
+    add.weight(name, {out, in});
+    if (has_bias)
+      add.bias(name, out);
+  };
+  linear("self_attn.q_proj", width, queries, config.attention_bias);
+  linear("self_attn.k_proj", width, keys, config.attention_bias);
+  linear("self_attn.v_proj", width, keys, config.attention_bias);
+  linear("self_attn.o_proj", queries, width, config.attention_bias);
+  linear("mlp.gate_proj", width, inner, config.mlp_bias);
+  linear("mlp.up_proj", width, inner, config.mlp_bias);
+  linear("mlp.down_proj", inner, width, config.mlp_bias);
+  add.norm("input_layernorm", width, /*has_bias=*/false);
+  add.norm("post_attention_layernorm", width, /*has_bias=*/false);
   plan.work = work_of_block(config, static_cast<double>(plan.count_parameters()));
   plan.output_elements_per_token = static_cast<double>(width);
-  plan.build = [config, rope, parts = Parts{plan.name, plan.parameters}](
-                   const BuildOptions& options, SharedParameters& shared) {
-    pipe::Layer layer = pipe::layer(
-        parts.layer, std::make_shared<Block>(config, rope, parts, options, shared));
-    return options.checkpoint ? checkpointed(std::move(layer)) : layer;
-  };
+  build_as<Block>(plan, config, rope);
   return plan;
 }
 
 LayerPlan plan_final_norm(const LlamaConfig& config) {
   LayerPlan plan{.name = "model.norm"};
-  plan.parameters = {{"model.norm.weight", {config.hidden_size}, {Kind::Ones, 0}}};
+  ParameterAdder{plan, 0}.norm("", config.hidden_size, /*has_bias=*/false);
   const auto width = static_cast<double>(config.hidden_size);
   plan.work = {.flops = 6 * width, .kept = 2 * width};
   plan.output_elements_per_token = width;
-  plan.build = [epsilon = config.rms_norm_eps,
-                parts = Parts{plan.name, plan.parameters}](
-                   const BuildOptions& options, SharedParameters& shared) {
-    return pipe::layer(
-        parts.layer, std::make_shared<FinalNorm>(epsilon, parts, options, shared));
-  };
+  build_as<FinalNorm>(plan, config.rms_norm_eps);
   return plan;
 }
 

@@ -95,7 +95,7 @@ void check_sizes(const LlamaConfig& config) {
       "num_attention_heads", heads, "num_key_value_heads", config.key_value_heads());
   if (config.size_of_head() % 2 != 0)
     throw InvalidArgument(text(
-        "[model] wanted an even \"head_dim\", whose halves are turned, got ",
+        "[model] expected an even \"head_dim\", whose halves are turned, got ",
         config.size_of_head()));
 }
 
@@ -150,19 +150,19 @@ void check(const LlamaConfig& config) {
   check_sizes(config);
   if (!(config.attention_dropout >= 0 && config.attention_dropout < 1))
     throw InvalidArgument(text(
-        "[model] wanted \"attention_dropout\" in [0, 1), got ",
+        "[model] expected \"attention_dropout\" in [0, 1), got ",
         config.attention_dropout));
   const RopeScaling& scaling = config.rope_scaling;
   if (scaling.rope_type == "llama3" &&
       scaling.high_freq_factor <= scaling.low_freq_factor)
     throw InvalidArgument(text(
-        "[model] wanted \"high_freq_factor\" above \"low_freq_factor\", got ",
+        "[model] expected \"high_freq_factor\" above \"low_freq_factor\", got ",
         scaling.high_freq_factor,
         " and ",
         scaling.low_freq_factor));
   if (!find_activation(config.hidden_act))
     throw NotSupported(text(
-        "[model] \"hidden_act\": wanted one of ",
+        "[model] \"hidden_act\": expected one of ",
         activation_names(),
         ", got ",
         in_quotes(config.hidden_act)));

@@ -32,7 +32,8 @@ double LayerPlan::kept_bytes_per_token(
     return work.input * size;
   const bool drops = options.dropout.value_or(work.dropout) > 0;
   const double more = drops ? work.kept_per_position : 0;
-  return (work.kept + more * static_cast<double>(sequence)) * size;
+  return (work.kept + more * static_cast<double>(sequence)) * size +
+         work.kept_float32 * static_cast<double>(sizeof(float));
 }
 
 int64_t ModelPlan::count_parameters() const {

@@ -54,6 +54,9 @@ struct LayerWork {
   double flops_per_position = 0;
   /// What forward keeps for backward.
   double kept = 0;
+  /// More of it in float32, whatever the layer computes in: what the loss makes of the
+  /// logits.
+  double kept_float32 = 0;
   /// More of it for each token of the sequence where probabilities of attention are
   /// dropped: with this probability, unless BuildOptions has another one.
   double kept_per_position = 0;

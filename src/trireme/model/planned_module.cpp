@@ -39,6 +39,25 @@ at::Tensor PlannedModule::parameter(const std::string& name) const {
   return found == nullptr ? at::Tensor() : *found;
 }
 
+void ParameterAdder::weight(const std::string& name, std::vector<int64_t> sizes) const {
+  plan.parameters.push_back(
+      {text(plan.name, ".", name, ".weight"),
+       std::move(sizes),
+       {InitialValue::Kind::Normal, stddev}});
+}
+
+void ParameterAdder::bias(const std::string& name, int64_t size) const {
+  plan.parameters.push_back({text(plan.name, ".", name, ".bias"), {size}, {}});
+}
+
+void ParameterAdder::norm(const std::string& name, int64_t size, bool has_bias) const {
+  const std::string path = name.empty() ? plan.name : text(plan.name, ".", name);
+  plan.parameters.push_back(
+      {text(path, ".weight"), {size}, {InitialValue::Kind::Ones, 0}});
+  if (has_bias)
+    plan.parameters.push_back({text(path, ".bias"), {size}, {}});
+}
+
 pipe::Layer checkpointed(pipe::Layer layer) {
   layer.forward = [forward = std::move(layer.forward)](const pipe::Tensors& inputs) {
     return c10::GradMode::is_enabled() ? autograd::checkpoint(forward, inputs)

@@ -37,7 +37,37 @@ class PlannedModule : public torch::nn::Module {
   void add(const std::string& path, const at::Tensor& value);
 };
 
+/// Adds the parameters of one layer to its plan. Weights are normal, biases 0, and the
+/// weights of norms 1.
+///
+///     LayerPlan plan{.name = "model.layers.0"};
+///     const ParameterAdder add{plan, config.initializer_range};
+///     add.norm("input_layernorm", width);
+struct ParameterAdder {
+  LayerPlan& plan;
+  double stddev;
+
+  void weight(const std::string& name, std::vector<int64_t> sizes) const;
+  void bias(const std::string& name, int64_t size) const;
+  /// A weight of ones, and a bias if there is one. `name` may be empty: the layer's
+  /// own.
+  void norm(const std::string& name, int64_t size, bool has_bias) const;
+};
+
 /// The layer, computed again in backward.
 pipe::Layer checkpointed(pipe::Layer layer);
+
+/// Lets a plan whose parameters are complete build a Module(first…, parts, options,
+/// shared), computed again in backward if it is a block and the options say so.
+template <class Module, class... First>
+void build_as(LayerPlan& plan, const First&... first) {
+  plan.build = [parts = PlannedModule::Parts{plan.name, plan.parameters},
+                is_block = plan.work.is_block,
+                first...](const BuildOptions& options, SharedParameters& shared) {
+    pipe::Layer layer = pipe::layer(
+        parts.layer, std::make_shared<Module>(first..., parts, options, shared));
+    return is_block && options.checkpoint ? checkpointed(std::move(layer)) : layer;
+  };
+}
 
 }  // namespace trireme::model

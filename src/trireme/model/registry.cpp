@@ -39,7 +39,7 @@ std::string dtype_name(at::ScalarType dtype) {
       return "\"float64\"";
     default:
       throw InvalidArgument(text(
-          "[model] wanted weights in float32, bfloat16, float16 or float64, got ",
+          "[model] expected weights in float32, bfloat16, float16 or float64, got ",
           dtype));
   }
 }
@@ -79,11 +79,12 @@ ModelPlan plan_model(const std::string& config_json) {
 
 void register_model(const std::string& type, Planner planner) {
   if (type.empty() || !planner)
-    throw InvalidArgument("[model] wanted a type and a planner to register, got none");
+    throw InvalidArgument(
+        "[model] expected a type and a planner to register, got none");
   const std::lock_guard lock(registry().mutex);
   if (!registry().planners.emplace(type, std::move(planner)).second)
     throw InvalidArgument(text(
-        "[model] wanted a new type of model, got ",
+        "[model] expected a new type of model, got ",
         in_quotes(type),
         ", which is known; take another name"));
 }

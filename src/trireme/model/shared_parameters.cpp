@@ -11,7 +11,7 @@ SharedParameters::SharedParameters(const std::vector<std::vector<std::string>>& 
     for (const std::string& name : names)
       if (!first_.emplace(name, names.front()).second)
         throw InvalidArgument(text(
-            "[model] wanted each name among the tied parameters once, got ",
+            "[model] expected each name among the tied parameters once, got ",
             in_quotes(name),
             " twice; name all that is one parameter in one list"));
 }
@@ -28,7 +28,7 @@ at::Tensor SharedParameters::make(
     if (found->second.sizes() != at::IntArrayRef(plan.sizes) ||
         found->second.scalar_type() != options.dtype)
       throw InvalidArgument(text(
-          "[model] wanted tied parameters of one shape and dtype, got ",
+          "[model] expected tied parameters of one shape and dtype, got ",
           in_quotes(plan.name),
           " of ",
           at::IntArrayRef(plan.sizes),

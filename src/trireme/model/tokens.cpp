@@ -31,14 +31,14 @@ void check_tokens(const at::Tensor& ids) {
       (ids.scalar_type() != at::ScalarType::Long &&
        ids.scalar_type() != at::ScalarType::Int))
     throw InvalidArgument(text(
-        "[model] wanted tokens [sequences, length] of int64, got ",
+        "[model] expected tokens [sequences, length] of int64, got ",
         ids.defined() ? text(ids.scalar_type(), " ", ids.sizes()) : "none"));
 }
 
 void check_positions(int64_t length, int64_t most, const char* key) {
   if (length > most)
     throw InvalidArgument(text(
-        "[model] wanted sequences of at most ",
+        "[model] expected sequences of at most ",
         most,
         " tokens (\"",
         key,
@@ -54,7 +54,7 @@ at::Tensor look_up(const at::Tensor& weight, const at::Tensor& ids) {
     const auto low = least.item<int64_t>(), high = most.item<int64_t>();
     if (low < 0 || high >= weight.size(0))
       throw InvalidArgument(text(
-          "[model] wanted tokens in [0, ",
+          "[model] expected tokens in [0, ",
           weight.size(0),
           ") (\"vocab_size\"), got ",
           low < 0 ? low : high,
@@ -69,12 +69,13 @@ LayerPlan plan_head(int64_t vocab_size, int64_t width, double stddev) {
       {"lm_head.weight", {vocab_size, width}, {InitialValue::Kind::Normal, stddev}}};
   const auto inputs = static_cast<double>(width);
   const auto outputs = static_cast<double>(vocab_size);
-  plan.work = {.flops = 2 * inputs * outputs, .kept = inputs};
+  // The loss keeps log probabilities; at the end of its backward there are gradients of
+  // these and of the logits beside them. That is for one microbatch, as the last stage
+  // has open under every schedule but GPipe.
+  plan.work = {
+      .flops = 2 * inputs * outputs, .kept = inputs, .kept_float32 = 3 * outputs};
   plan.output_elements_per_token = outputs;
-  plan.build = [parts = PlannedModule::Parts{plan.name, plan.parameters}](
-                   const BuildOptions& options, SharedParameters& shared) {
-    return pipe::layer(parts.layer, std::make_shared<Head>(parts, options, shared));
-  };
+  build_as<Head>(plan);
   return plan;
 }
 

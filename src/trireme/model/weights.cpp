@@ -40,7 +40,7 @@ std::string find_in(
   throw InvalidArgument(text(
       "[model] ",
       in_quotes(files.folder().string()),
-      ": wanted a tensor ",
+      ": expected a tensor ",
       in_quotes(name),
       ", got none among the ",
       files.names().size(),
@@ -65,7 +65,7 @@ void check_known(const WeightFiles& files, const ModelPlan& plan) {
     throw InvalidArgument(text(
         "[model] ",
         in_quotes(files.folder().string()),
-        ": wanted tensors of a model of type ",
+        ": expected tensors of a model of type ",
         in_quotes(plan.type),
         " with ",
         plan.layers.size(),
@@ -85,7 +85,7 @@ void check_entry(
     throw InvalidArgument(text(
         "[model] ",
         in_quotes(files.folder().string()),
-        ": wanted ",
+        ": expected ",
         in_quotes(entry.name),
         " of sizes ",
         parameter.sizes(),
@@ -96,7 +96,7 @@ void check_entry(
     throw InvalidArgument(text(
         "[model] ",
         in_quotes(files.folder().string()),
-        ": wanted ",
+        ": expected ",
         in_quotes(entry.name),
         " in float32, bfloat16, float16 or float64, got ",
         entry.dtype,

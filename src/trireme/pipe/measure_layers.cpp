@@ -15,6 +15,7 @@
 
 #include "trireme/autograd/executor.h"
 #include "trireme/core/error.h"
+#include "trireme/core/median.h"
 
 namespace trireme::pipe {
 namespace {
@@ -26,12 +27,6 @@ double seconds(const auto& body) {
   body();
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start)
       .count();
-}
-
-double median(std::vector<double> numbers) {
-  const auto middle = numbers.begin() + static_cast<std::ptrdiff_t>(numbers.size() / 2);
-  std::nth_element(numbers.begin(), middle, numbers.end());
-  return *middle;
 }
 
 // While it lives, the buffers and the random numbers may change; then they are put

@@ -44,6 +44,7 @@ struct TrainingConfig {
   int64_t local_batch_size = 0;
   double max_norm = 1;
   std::string mixed_precision_param = "float32";
+  std::string on_non_finite = "stop";
   int64_t seed = 1;
 };
 
@@ -69,6 +70,7 @@ struct OptimizerConfig {
 
 struct LrSchedulerConfig {
   int64_t warmup_steps = 50;
+  int64_t total_steps = 0;
   std::string decay_type = "cosine";
   double decay_ratio = 1;
   double min_lr_factor = 0.1;

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <filesystem>
+#include <vector>
 
 #include "trireme/core/error.h"
 #include "trireme/core/escape.h"
@@ -9,6 +10,8 @@
 #include "trireme/sched/auto.h"
 #include "trireme/sched/generate.h"
 #include "trireme/train/config.h"
+#include "trireme/train/config_file.h"
+#include "trireme/train/config_keys.h"
 #include "trireme/train/config_origin.h"
 
 namespace trireme::train {
@@ -19,12 +22,31 @@ void need(bool holds, const std::string& message) {
     throw InvalidArgument(text("[train] ", message));
 }
 
+// A key that was set for nothing is a mistake that its owner should hear of.
+void check_ignored(const Config& config) {
+  for (const Key& key : config_keys()) {
+    const std::string why = why_ignored(config, key);
+    const bool set =
+        config.origins.contains(full_name(key)) || !is_default(config, key);
+    need(
+        why.empty() || !set,
+        text(
+            "expected no ",
+            full_name(key),
+            " beside ",
+            why,
+            ", got ",
+            toml_value(config, key),
+            "; leave it out"));
+  }
+}
+
 void check_name(const std::string& name) {
   const std::vector<std::string> types = model::model_types();
   need(
       std::find(types.begin(), types.end(), name) != types.end(),
       text(
-          "wanted model.name to be one of ",
+          "expected model.name to be one of ",
           pipe::list_names(types),
           ", got ",
           in_quotes(name),
@@ -38,14 +60,14 @@ void check_model(const ModelConfig& model) {
   need(
       model.dim % model.n_heads == 0,
       text(
-          "wanted model.dim to be a multiple of model.n_heads, got ",
+          "expected model.dim to be a multiple of model.n_heads, got ",
           model.dim,
           " and ",
           model.n_heads));
   need(
       model.n_kv_heads == 0 || model.n_heads % model.n_kv_heads == 0,
       text(
-          "wanted model.n_heads to be a multiple of model.n_kv_heads, got ",
+          "expected model.n_heads to be a multiple of model.n_kv_heads, got ",
           model.n_heads,
           " and ",
           model.n_kv_heads));
@@ -61,7 +83,7 @@ void check_schedule(const ParallelismConfig& parallelism) {
   need(
       csv.empty() || sched::is_auto(name),
       text(
-          "wanted one schedule, got parallelism.pipeline_parallel_schedule ",
+          "expected one schedule, got parallelism.pipeline_parallel_schedule ",
           in_quotes(name),
           " and parallelism.pipeline_parallel_schedule_csv ",
           in_quotes(csv),
@@ -69,7 +91,7 @@ void check_schedule(const ParallelismConfig& parallelism) {
   need(
       parallelism.pipeline_parallel_stages_per_rank == 0 || !sched::is_auto(name),
       text(
-          "wanted parallelism.pipeline_parallel_stages_per_rank with a schedule that "
+          "expected parallelism.pipeline_parallel_stages_per_rank with a schedule that "
           "is named, got ",
           parallelism.pipeline_parallel_stages_per_rank,
           csv.empty() ? " with auto, which chooses them"
@@ -83,7 +105,7 @@ void check_parallelism(const ParallelismConfig& parallelism) {
   need(
       parallelism.ranks == 0 || pp == 0 || dp == 0 || pp * dp == parallelism.ranks,
       text(
-          "wanted parallelism.ranks to be parallelism.pipeline_parallel_degree x "
+          "expected parallelism.ranks to be parallelism.pipeline_parallel_degree x "
           "parallelism.data_parallel_replicate_degree, got ",
           parallelism.ranks,
           " and ",
@@ -96,22 +118,25 @@ void check_data(const DataConfig& data) {
   need(
       !data.path.empty() || data.format == "auto" || data.format == "text",
       text(
-          "wanted data.path with data.format ",
+          "expected data.path with data.format ",
           data.format,
           ", got none; name the files"));
   need(
       !data.tokenizer.empty(),
-      "wanted data.tokenizer to be auto, bytes, none or a tokenizer.json, got nothing");
+      "expected data.tokenizer to be auto, bytes, none or a tokenizer.json, got "
+      "nothing");
 }
 
 void check_all(const Config& config) {
+  check_ignored(config);
   check_model(config.model);
   check_data(config.data);
   check_parallelism(config.parallelism);
   need(
       config.training.local_batch_size <= config.training.global_batch_size,
       text(
-          "wanted training.local_batch_size to be at most training.global_batch_size, "
+          "expected training.local_batch_size to be at most "
+          "training.global_batch_size, "
           "got ",
           config.training.local_batch_size,
           " and ",
@@ -120,7 +145,7 @@ void check_all(const Config& config) {
       !std::filesystem::path(config.checkpoint.folder).is_absolute() &&
           !config.checkpoint.folder.empty(),
       text(
-          "wanted checkpoint.folder to be a name in the run's folder, got ",
+          "expected checkpoint.folder to be a name in the run's folder, got ",
           in_quotes(config.checkpoint.folder)));
 }
 

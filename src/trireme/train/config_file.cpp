@@ -1,5 +1,7 @@
 #include "trireme/train/config_file.h"
 
+#include <array>
+#include <charconv>
 #include <optional>
 #include <sstream>
 #include <toml++/toml.h>
@@ -7,8 +9,8 @@
 #include "trireme/core/error.h"
 #include "trireme/core/escape.h"
 #include "trireme/core/parse_number.h"
+#include "trireme/core/proc_text.h"
 #include "trireme/train/config_keys.h"
-#include "trireme/train/text_file.h"
 
 namespace trireme::train {
 namespace {
@@ -54,10 +56,10 @@ void read_section(
       throw InvalidArgument(text(
           "[train] ",
           origin,
-          ": wanted ",
+          ": expected ",
           full_name(key),
           " to be ",
-          wanted(key),
+          allowed_values(key),
           ", got a value of another kind"));
     assign(config, key, *value, origin);
   }
@@ -70,7 +72,7 @@ toml::table parse(std::string_view toml, const std::string& file) {
     throw InvalidArgument(text(
         "[train] ",
         place(file, error.source()),
-        ": wanted TOML, got a mistake: ",
+        ": expected TOML, got ",
         escaped(error.description())));
   }
 }
@@ -114,7 +116,7 @@ const Key& key_of(std::string_view name) {
     throw InvalidArgument(text(
         "[train] ",
         kCommandLine,
-        ": wanted --section.key, got ",
+        ": expected --section.key, got ",
         in_quotes(text("--", name)),
         "; trireme train --print-config lists them"));
   return find_key(name.substr(0, dot), name.substr(dot + 1), kCommandLine);
@@ -138,18 +140,24 @@ std::string toml_text(const std::string& value) {
   return out.str();
 }
 
-std::string toml_value(const Slot& slot) {
+// The shortest number that reads back the same, as a number with a point.
+std::string toml_number(double value) {
+  std::array<char, 32> digits{};
+  const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), value);
+  const std::string shortest(digits.data(), end.ptr);
+  return shortest.find_first_of(".e") == std::string::npos ? shortest + ".0" : shortest;
+}
+
+std::string slot_value(const Slot& slot) {
   if (const auto* flag = std::get_if<bool*>(&slot))
     return **flag ? "true" : "false";
   if (const auto* whole = std::get_if<int64_t*>(&slot))
     return std::to_string(**whole);
   if (const auto* word = std::get_if<std::string*>(&slot))
     return toml_text(**word);
+  if (const auto* number = std::get_if<double*>(&slot))
+    return toml_number(**number);
   std::ostringstream out;
-  if (const auto* number = std::get_if<double*>(&slot)) {
-    out << toml::value<double>(**number);
-    return out.str();
-  }
   out << "[";
   const char* comma = "";
   for (const std::string& item : **std::get_if<std::vector<std::string>*>(&slot)) {
@@ -170,7 +178,7 @@ void read_toml(Config& config, std::string_view toml, const std::string& file) {
       throw InvalidArgument(text(
           "[train] ",
           place(file, name.source()),
-          ": wanted a section, got the key ",
+          ": expected a section, got the key ",
           in_quotes(name.str()),
           " outside of one; write [section] above it"));
     if (section->empty())
@@ -180,12 +188,10 @@ void read_toml(Config& config, std::string_view toml, const std::string& file) {
 }
 
 void read_config_file(Config& config, const std::string& path) {
-  const auto all = read_file(path);
+  const auto all = read_text_file(path);
   if (!all)
-    throw InvalidArgument(text(
-        "[train] wanted a config file, got ",
-        in_quotes(path),
-        ", which is none that can be read"));
+    throw InvalidArgument(
+        text("[train] expected a config file that can be read, got ", in_quotes(path)));
   read_toml(config, *all, path);
 }
 
@@ -200,7 +206,7 @@ void read_arguments(Config& config, const std::vector<std::string>& words) {
       throw InvalidArgument(text(
           "[train] ",
           kCommandLine,
-          ": wanted --section.key value, got ",
+          ": expected --section.key value, got ",
           in_quotes(word)));
     const size_t equals = word.find('=');
     const Key& key = key_of(word.substr(2, equals - 2));
@@ -214,24 +220,34 @@ void read_arguments(Config& config, const std::vector<std::string>& words) {
       throw InvalidArgument(text(
           "[train] ",
           kCommandLine,
-          ": wanted ",
-          wanted(key),
-          " behind ",
+          ": expected ",
+          allowed_values(key),
+          " after ",
           word,
           ", got nothing"));
     }
   }
 }
 
-std::string to_toml(const Config& config) {
+std::string toml_value(const Config& config, const Key& key) {
   Config copy = config;
+  return slot_value(key.slot(copy));
+}
+
+bool is_default(const Config& config, const Key& key) {
+  return toml_value(config, key) == toml_value({}, key);
+}
+
+std::string to_toml(const Config& config) {
   std::string out;
   std::string_view section;
   for (const Key& key : config_keys()) {
     if (key.section != section)
       out += text(out.empty() ? "" : "\n", "[", key.section, "]\n");
     section = key.section;
-    const std::string line = text(key.name, " = ", toml_value(key.slot(copy)));
+    const bool ignored = !why_ignored(config, key).empty() && is_default(config, key);
+    const std::string line =
+        text(ignored ? "# " : "", key.name, " = ", toml_value(config, key));
     const size_t blanks = line.size() < 40 ? 40 - line.size() : 1;
     out += key.does.empty()
                ? text(line, "\n")

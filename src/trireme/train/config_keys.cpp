@@ -104,6 +104,13 @@ std::vector<Key> make_keys() {
        0,
        kNoLimit,
        {"float32", "bfloat16"}},
+      {"training",
+       "on_non_finite",
+       "A step whose loss or gradients are not finite trains nothing: stop, or skip it",
+       SLOT(training, on_non_finite),
+       0,
+       kNoLimit,
+       {"stop", "skip"}},
       {"training", "seed", "Of weights, order and dropout", SLOT(training, seed)},
 
       {"parallelism",
@@ -159,6 +166,10 @@ std::vector<Key> make_keys() {
        "Steps up to the highest rate",
        SLOT(lr_scheduler, warmup_steps)},
       {"lr_scheduler",
+       "total_steps",
+       "Steps until the rate has fallen; 0: training.steps",
+       SLOT(lr_scheduler, total_steps)},
+      {"lr_scheduler",
        "decay_type",
        "How it falls",
        SLOT(lr_scheduler, decay_type),
@@ -167,7 +178,7 @@ std::vector<Key> make_keys() {
        {"cosine", "linear", "constant"}},
       {"lr_scheduler",
        "decay_ratio",
-       "The part of the steps in which it falls",
+       "The part of all these steps in which it falls",
        SLOT(lr_scheduler, decay_ratio),
        0,
        1},
@@ -230,10 +241,10 @@ std::vector<Key> make_keys() {
   throw InvalidArgument(text(
       "[train] ",
       origin,
-      ": wanted ",
+      ": expected ",
       full_name(key),
       " to be ",
-      wanted(key),
+      allowed_values(key),
       ", got ",
       got));
 }
@@ -325,11 +336,49 @@ std::string joined(const std::vector<std::string>& names) {
   return out;
 }
 
+/// Keys that nobody reads when something holds, which `why` names.
+struct IgnoredKeys {
+  std::vector<std::string_view> keys;
+  bool (*holds)(const Config& config);
+  const char* why;
+};
+
+const std::vector<IgnoredKeys>& ignored_keys() {
+  static const std::vector<IgnoredKeys> all{
+      {{"model.name",
+        "model.dim",
+        "model.n_layers",
+        "model.n_heads",
+        "model.n_kv_heads",
+        "model.hidden_dim",
+        "model.vocab_size",
+        "model.tie_embeddings"},
+       [](const Config& config) { return !config.model.hf_assets_path.empty(); },
+       "model.hf_assets_path, whose config.json says it"},
+      {{"model.n_kv_heads"},
+       [](const Config& config) { return config.model.name == "gpt2"; },
+       "model.name gpt2, which has as many as model.n_heads"},
+      {{"optimizer.momentum"},
+       [](const Config& config) { return config.optimizer.name == "AdamW"; },
+       "optimizer.name AdamW, which has beta1 for it"},
+      {{"optimizer.beta1", "optimizer.beta2", "optimizer.eps"},
+       [](const Config& config) { return config.optimizer.name == "SGD"; },
+       "optimizer.name SGD, which has none"},
+      {{"lr_scheduler.total_steps",
+        "lr_scheduler.decay_ratio",
+        "lr_scheduler.min_lr_factor"},
+       [](const Config& config) {
+         return config.lr_scheduler.decay_type == "constant";
+       },
+       "lr_scheduler.decay_type constant, which does not fall"}};
+  return all;
+}
+
 [[noreturn]] void refuse_section(std::string_view section, const std::string& origin) {
   throw InvalidArgument(text(
       "[train] ",
       origin,
-      ": wanted a section of ",
+      ": expected a section of ",
       joined(section_names()),
       ", got ",
       in_quotes(section)));
@@ -346,7 +395,16 @@ std::string full_name(const Key& key) {
   return text(key.section, ".", key.name);
 }
 
-std::string wanted(const Key& key) {
+std::string why_ignored(const Config& config, const Key& key) {
+  for (const IgnoredKeys& some : ignored_keys())
+    if (some.holds(config) &&
+        std::find(some.keys.begin(), some.keys.end(), full_name(key)) !=
+            some.keys.end())
+      return some.why;
+  return "";
+}
+
+std::string allowed_values(const Key& key) {
   if (!key.words.empty()) {
     std::vector<std::string> words(key.words.begin(), key.words.end());
     return text("one of ", joined(words));
@@ -405,7 +463,7 @@ const Key& find_key(
   throw InvalidArgument(text(
       "[train] ",
       origin,
-      ": wanted a key of a training job, got ",
+      ": expected a key of a training job, got ",
       got,
       best.empty() ? text("; ", section, " has ", joined(names))
                    : text("; did you mean ", best, "?")));

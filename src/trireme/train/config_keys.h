@@ -35,15 +35,19 @@ const std::vector<Key>& config_keys();
 /// "training.steps".
 std::string full_name(const Key& key);
 
-/// What the key wants: "a whole number of at least 1", "one of AdamW, SGD".
-std::string wanted(const Key& key);
+/// What the key may be: "a whole number of at least 1", "one of AdamW, SGD".
+std::string allowed_values(const Key& key);
+
+/// What makes the key one that nobody reads in this config ("model.hf_assets_path,
+/// whose config.json says it"); empty if somebody does.
+std::string why_ignored(const Config& config, const Key& key);
 
 /// A value as a file or a command line gives it. A list is given as its items.
 using Value =
     std::variant<bool, int64_t, double, std::string, std::vector<std::string>>;
 
 /// Sets a key of a config. `origin` stands in front of errors: "job.toml:3", or "the
-/// command line". InvalidArgument says what was wanted.
+/// command line". InvalidArgument says what was expected.
 void assign(
     Config& config, const Key& key, const Value& value, const std::string& origin);
 

@@ -27,7 +27,7 @@ bool names(const std::string& message, const std::string& key) {
   return false;
 }
 
-// Where the text behind "[module] " begins.
+// Where the text after "[module] " begins.
 size_t behind_module(const std::string& message) {
   const size_t end = message.starts_with("[") ? message.find("] ") : std::string::npos;
   return end == std::string::npos ? 0 : end + 2;

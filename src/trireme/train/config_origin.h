@@ -11,7 +11,8 @@ namespace trireme::train {
 
 /// The message with the places in front where the keys that it names were set.
 ///
-///     "[train] wanted model.dim to be …"  ->  "[train] job.toml:4: wanted model.dim …"
+///     "[train] expected model.dim to be …"  ->  "[train] job.toml:4: expected
+///     model.dim …"
 std::string with_origins(const Config& config, const std::string& message);
 
 /// The message of another module with a key in front, which that module does not know.

@@ -4,10 +4,9 @@
 #include <cmath>
 
 #include "trireme/core/error.h"
-#include "trireme/data/thousands.h"
+#include "trireme/core/number_text.h"
 #include "trireme/sched/index.h"
 #include "trireme/train/estimate.h"
-#include "trireme/train/progress.h"
 #include "trireme/train/schedule_choice.h"
 
 namespace trireme::train {
@@ -49,7 +48,7 @@ std::string dry_run(const Config& config, const model::ModelPlan& plan, int rank
       "model: ",
       plan.type,
       ", ",
-      data::with_thousands(plan.count_parameters()),
+      with_thousands(plan.count_parameters()),
       " parameters in ",
       plan.layers.size(),
       " layers\n",
@@ -59,9 +58,9 @@ std::string dry_run(const Config& config, const model::ModelPlan& plan, int rank
       " samples of ",
       config.training.seq_len,
       " tokens a step, ",
-      data::with_thousands(config.training.global_batch_size * config.training.seq_len),
+      with_thousands(config.training.global_batch_size * config.training.seq_len),
       " tokens; ",
-      data::with_thousands(config.training.steps),
+      with_thousands(config.training.steps),
       " steps\n");
   out += text(
       "memory of pipeline rank ",

@@ -6,7 +6,7 @@
 
 #include "trireme/core/error.h"
 #include "trireme/core/escape.h"
-#include "trireme/train/text_file.h"
+#include "trireme/core/proc_text.h"
 
 namespace trireme::train {
 namespace {
@@ -16,7 +16,7 @@ using Json = nlohmann::json;
 
 [[noreturn]] void refuse(const fs::path& file, const std::string& got) {
   throw InvalidArgument(text(
-      "[train] wanted eos_token_id in ",
+      "[train] expected eos_token_id in ",
       in_quotes(file.string()),
       " to be a token, a list of them or null, got ",
       got));
@@ -44,9 +44,9 @@ std::vector<int64_t> end_tokens(
     const fs::path& folder, const data::Tokenizer* tokenizer) {
   const fs::path first = folder / "generation_config.json";
   const fs::path second = folder / "config.json";
-  if (const auto all = read_file(first))
+  if (const auto all = read_text_file(first))
     return parse(first, *all);
-  if (const auto all = read_file(second))
+  if (const auto all = read_text_file(second))
     if (auto ids = parse(second, *all); !ids.empty())
       return ids;
   const auto end = tokenizer == nullptr ? std::nullopt : tokenizer->end_of_text();

@@ -1,6 +1,7 @@
 #include "trireme/train/engine.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include <ATen/ATen.h>
@@ -74,7 +75,8 @@ Engine::Engine(
     const comm::Mesh& mesh,
     const model::ModelPlan& plan,
     const Layout& layout,
-    const Config& config)
+    const Config& config,
+    FirstWeights first)
     : mesh_(mesh),
       layout_(layout),
       max_norm_(config.training.max_norm),
@@ -82,8 +84,9 @@ Engine::Engine(
   stages_ = sched::stages_of(layout_.schedule.rank_of_stage, mesh_.coordinate("pp"));
   has_first_ = layout_.schedule.owner(0) == mesh_.coordinate("pp");
   has_last_ = layout_.schedule.owner(layout_.stages() - 1) == mesh_.coordinate("pp");
-  layers_ =
-      model::build_stages(plan, ranges_of(layout_, stages_), build_options(config));
+  model::BuildOptions options = build_options(config);
+  options.initialise = first == FirstWeights::OfTheSeed;
+  layers_ = model::build_stages(plan, ranges_of(layout_, stages_), options);
   make_sync();
   make_pipeline(plan, config);
   optimizer_ = std::make_unique<Optimizer>(pipeline_->parameters(), config.optimizer);
@@ -167,7 +170,7 @@ double Engine::take_norm() {
   return norm;
 }
 
-StepOutcome Engine::step(const data::TokenBatch& batch, double rate) {
+StepOutcome Engine::backward(const data::TokenBatch& batch) {
   StepOutcome outcome;
   const int passes = layout_.batch.passes;
   for (int i = 0; i < passes; ++i) {
@@ -180,8 +183,24 @@ StepOutcome Engine::step(const data::TokenBatch& batch, double rate) {
     add_times(pipeline_->timeline(), outcome);
   }
   outcome.grad_norm = take_norm();
+  return outcome;
+}
+
+void Engine::update(double rate) {
   optimizer_->step(rate, factor_);
   optimizer_->zero_grad();
+}
+
+void Engine::discard() {
+  optimizer_->zero_grad();
+}
+
+StepOutcome Engine::step(const data::TokenBatch& batch, double rate) {
+  const StepOutcome outcome = backward(batch);
+  if (std::isfinite(outcome.grad_norm))
+    update(rate);
+  else
+    discard();
   return outcome;
 }
 

@@ -27,18 +27,30 @@ struct StepOutcome {
   int64_t end_ns = 0;
 };
 
+/// Drawing the weights of a large model takes long; who overwrites them, or only
+/// measures, does without.
+enum class FirstWeights { OfTheSeed, Zeros };
+
 /// One rank's model under one layout. Making one is collective over the mesh, which has
 /// the axes "dp" and "pp"; so are its steps.
 class Engine {
  public:
-  /// Weights are those of the seed.
+  /// Weights are those of the seed, or 0 if somebody loads others next.
   Engine(
       const comm::Mesh& mesh,
       const model::ModelPlan& plan,
       const Layout& layout,
-      const Config& config);
+      const Config& config,
+      FirstWeights first = FirstWeights::OfTheSeed);
 
-  /// Trains on this pipeline's share of a step's batch.
+  /// The gradients of this pipeline's share of a step's batch, reduced over the ranks,
+  /// and their norm. What follows is update() or discard(), on all ranks alike.
+  StepOutcome backward(const data::TokenBatch& batch);
+  /// Steps the weights by these gradients, cut to max_norm, and drops them.
+  void update(double rate);
+  /// Drops them: the weights and the optimizer stay as they are.
+  void discard();
+  /// backward() and, if the norm is a finite number, update().
   StepOutcome step(const data::TokenBatch& batch, double rate);
   /// The mean loss on this pipeline's share, on the ranks of its last stage; else 0.
   double evaluate(const data::TokenBatch& batch);
@@ -54,6 +66,7 @@ class Engine {
 
   pipe::Pipeline& pipeline() { return *pipeline_; }
   Optimizer& optimizer() { return *optimizer_; }
+  const Optimizer& optimizer() const { return *optimizer_; }
   const Layout& layout() const { return layout_; }
   /// The layers of this rank's stages, and which stages these are.
   const std::vector<pipe::LayerList>& layers() const { return layers_; }

@@ -62,6 +62,17 @@ int64_t choose(const Candidates& found, data::SplitMix& random) {
   return found.tokens.back();
 }
 
+/// Minus infinity rules a token out; NaN and infinity say nothing about any.
+bool is_drawable(const at::Tensor& logits) {
+  return std::isfinite(logits.max().item<double>());
+}
+
+[[noreturn]] void refuse_logits() {
+  throw InvalidArgument(
+      "[train] expected finite logits to draw a token from, got NaN or infinity; the "
+      "model's weights are damaged: take an older checkpoint");
+}
+
 /// One pass of positions through all stages; gives the logits of the last position on
 /// the rank of the last stage.
 class Chain {
@@ -120,18 +131,20 @@ void check_options(const SampleOptions& options) {
   };
   need(
       options.max_new_tokens >= 0,
-      text("wanted max_new_tokens of at least 0, got ", options.max_new_tokens));
+      text("expected max_new_tokens of at least 0, got ", options.max_new_tokens));
   need(
       std::isfinite(options.temperature) && options.temperature >= 0,
-      text("wanted a temperature of at least 0, got ", options.temperature));
-  need(options.top_k >= 0, text("wanted top_k of at least 0, got ", options.top_k));
+      text("expected a temperature of at least 0, got ", options.temperature));
+  need(options.top_k >= 0, text("expected top_k of at least 0, got ", options.top_k));
   need(
       options.top_p > 0 && options.top_p <= 1,
-      text("wanted top_p above 0 and at most 1, got ", options.top_p));
+      text("expected top_p above 0 and at most 1, got ", options.top_p));
 }
 
 Drawn draw(
     const at::Tensor& logits, const SampleOptions& options, data::SplitMix& random) {
+  if (!is_drawable(logits))
+    refuse_logits();
   const bool limited = options.vocabulary > 0 && options.vocabulary < logits.numel();
   const at::Tensor known = limited ? logits.narrow(0, 0, options.vocabulary) : logits;
   Drawn drawn;
@@ -153,12 +166,12 @@ Generated generate(
   check_options(options);
   if (prompt.empty())
     throw InvalidArgument(
-        "[train] wanted a prompt of at least one token, got none; the model has to "
+        "[train] expected a prompt of at least one token, got none; the model has to "
         "begin somewhere");
   if (most_positions > 0 && options.max_new_tokens > 0 &&
       static_cast<int64_t>(prompt.size()) >= most_positions)
     throw InvalidArgument(text(
-        "[train] wanted a prompt of less than the model's ",
+        "[train] expected a prompt of less than the model's ",
         most_positions,
         " positions, got ",
         prompt.size(),
@@ -175,13 +188,18 @@ Generated generate(
     if (most_positions > 0 && static_cast<int64_t>(made.ids.size()) >= most_positions)
       break;
     const at::Tensor logits = chain.run(ids);
-    at::Tensor news = at::zeros({2}, at::kDouble);
-    if (group.rank() == last) {
+    // Of a token, its log probability, and whether there is one: all ranks must hear of
+    // it when there is none.
+    at::Tensor news = at::zeros({3}, at::kDouble);
+    if (group.rank() == last && is_drawable(logits[0][-1])) {
       const Drawn drawn = draw(logits[0][-1], options, random);
       news[0] = static_cast<double>(drawn.token);
       news[1] = drawn.logprob;
+      news[2] = 1;
     }
     comm::broadcast(group, news, last);
+    if (news[2].item<double>() == 0)
+      refuse_logits();
     const auto token = static_cast<int64_t>(news[0].item<double>());
     made.ids.push_back(token);
     made.new_ids.push_back(token);

@@ -36,7 +36,8 @@ struct Drawn {
 /// InvalidArgument unless the options make sense.
 void check_options(const SampleOptions& options);
 
-/// Draws from the logits [vocabulary] of one position.
+/// Draws from the logits [vocabulary] of one position. InvalidArgument if one of them
+/// is NaN, or the largest is not finite.
 Drawn draw(
     const at::Tensor& logits, const SampleOptions& options, data::SplitMix& random);
 
@@ -57,7 +58,8 @@ struct StageDecoders {
 
 /// Draws tokens until there are enough, `stop` says so, or the model's positions are at
 /// an end (`most_positions`, 0: no end). All ranks of the group get the result; `stop`
-/// is asked on all of them, and must say the same. Collective.
+/// is asked on all of them, and must say the same. InvalidArgument on all ranks if the
+/// logits are no numbers to draw from. Collective.
 ///
 ///     Generated text = generate(group, stages, tokenizer->encode("The"), {}, 1024);
 Generated generate(

@@ -13,7 +13,7 @@ namespace trireme::train {
 void check_ranks(const model::ModelPlan& plan, int ranks) {
   if (ranks > static_cast<int>(plan.layers.size()))
     throw InvalidArgument(text(
-        "[train] wanted at most ",
+        "[train] expected at most ",
         plan.layers.size(),
         " ranks, one a layer, got ",
         ranks));

@@ -8,6 +8,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "trireme/core/durable_file.h"
 #include "trireme/core/error.h"
 #include "trireme/core/escape.h"
 
@@ -22,7 +23,7 @@ Json number(double value) {
 
 [[noreturn]] void refuse(const std::filesystem::path& path, int code) {
   throw InvalidArgument(text(
-      "[train] wanted to write ",
+      "[train] expected to write ",
       in_quotes(path.string()),
       ", got ",
       errno_text(code)));
@@ -65,6 +66,8 @@ std::string to_json(const StepMetrics& metrics) {
       {"tokens_per_s", number(metrics.tokens_per_s)},
       {"bubble", number(metrics.bubble)},
       {"peak_bytes", metrics.peak_bytes}};
+  if (metrics.skipped)
+    json["skipped"] = true;
   if (metrics.held_out_loss)
     json["held_out_loss"] = number(*metrics.held_out_loss);
   return json.dump();
@@ -72,11 +75,10 @@ std::string to_json(const StepMetrics& metrics) {
 
 MetricsFile::MetricsFile(const std::filesystem::path& path, int64_t done)
     : path_(path) {
-  const std::string kept = done > 0 ? lines_until(path, done) : "";
-  fd_ = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  write_durably(path, done > 0 ? lines_until(path, done) : "");
+  fd_ = ::open(path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC);
   if (fd_ < 0)
     refuse(path, errno);
-  write_all(path_, fd_, kept);
 }
 
 MetricsFile::~MetricsFile() {

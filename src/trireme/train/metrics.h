@@ -21,6 +21,8 @@ struct StepMetrics {
   double bubble = 0;
   /// Of the rank that took most.
   int64_t peak_bytes = 0;
+  /// Its loss or gradients were not finite, so it has changed nothing.
+  bool skipped = false;
   /// If it was evaluated after this step.
   std::optional<double> held_out_loss{};
 };
@@ -32,7 +34,8 @@ std::string to_json(const StepMetrics& metrics);
 class MetricsFile {
  public:
   /// Opens the file. What it has of later steps than `done`, from a run that went on
-  /// after its last checkpoint, is taken out. InvalidArgument if it cannot be written.
+  /// after its last checkpoint, is taken out, by a new file that takes its place at
+  /// once: a kill leaves the one or the other. InvalidArgument if it cannot be written.
   MetricsFile(const std::filesystem::path& path, int64_t done);
   ~MetricsFile();
   MetricsFile(const MetricsFile&) = delete;

@@ -6,24 +6,17 @@
 
 #include "trireme/core/error.h"
 #include "trireme/core/escape.h"
+#include "trireme/core/proc_text.h"
 #include "trireme/model/registry.h"
+#include "trireme/train/config_file.h"
+#include "trireme/train/config_keys.h"
 #include "trireme/train/config_origin.h"
-#include "trireme/train/text_file.h"
 
 namespace trireme::train {
 namespace {
 
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
-
-std::string read_config(const fs::path& folder) {
-  auto all = read_file(folder / "config.json");
-  if (!all)
-    throw InvalidArgument(text(
-        "[train] wanted a folder with a config.json, got ",
-        in_quotes(folder.string())));
-  return std::move(*all);
-}
 
 Json gpt2_json(const ModelConfig& model) {
   const double dropout = std::max(0.0, model.dropout);
@@ -68,7 +61,7 @@ std::string new_config(const Config& config, int64_t vocab_size) {
   const ModelConfig& model = config.model;
   if (model.name == "llama" && model.dropout > 0)
     throw InvalidArgument(text(
-        "[train] wanted model.dropout 0 for llama, which has none, got ",
+        "[train] expected model.dropout 0 for llama, which has none, got ",
         model.dropout));
   Json json = model.name == "gpt2"    ? gpt2_json(model)
               : model.name == "llama" ? llama_json(model)
@@ -78,6 +71,9 @@ std::string new_config(const Config& config, int64_t vocab_size) {
   json[model.name == "gpt2" ? "n_positions" : "max_position_embeddings"] =
       config.training.seq_len;
   json["tie_word_embeddings"] = model.tie_embeddings;
+  // What transformers takes without them are tokens of other vocabularies.
+  json["bos_token_id"] = nullptr;
+  json["eos_token_id"] = nullptr;
   return json.dump();
 }
 
@@ -89,6 +85,17 @@ bool has_weights(const fs::path& folder) {
 
 }  // namespace
 
+model::ModelPlan plan_folder(const fs::path& folder) {
+  const auto config = read_text_file(folder / "config.json");
+  if (!config)
+    throw InvalidArgument(text(
+        "[train] expected a checkpoint (…/step-N) or a Hugging Face folder, with a "
+        "config.json, got ",
+        in_quotes(folder.string()),
+        " without config.json"));
+  return model::plan_model(*config);
+}
+
 model::BuildOptions build_options(const Config& config) {
   const double dropout = config.model.dropout;
   return {
@@ -99,25 +106,53 @@ model::BuildOptions build_options(const Config& config) {
       .checkpoint = config.activation_checkpoint.mode == "full"};
 }
 
+std::string demo_values(const Config& config, const ModelSource& source) {
+  if (source.weights.empty())
+    return "";
+  std::string found;
+  for (const Key& key : config_keys()) {
+    const std::string name = full_name(key);
+    const bool of_the_demo = name == "optimizer.lr" || name == "training.seq_len";
+    if (!of_the_demo || config.origins.contains(name) || !is_default(config, key))
+      continue;
+    found += text(found.empty() ? "" : ", ", name, " ", toml_value(config, key));
+    if (name == "training.seq_len" && source.plan.max_positions > 0)
+      found += text(" (the model takes up to ", source.plan.max_positions, ")");
+  }
+  return found;
+}
+
+void check_demo_values(const Config& config, const ModelSource& source) {
+  const std::string found = demo_values(config, source);
+  if (!found.empty())
+    throw InvalidArgument(text(
+        "[train] expected values for the weights in ",
+        in_quotes(source.weights.string()),
+        ", got those of the demo, which are for a small new model: ",
+        found,
+        "; set these keys, the rate to 1e-4, say"));
+}
+
 ModelSource describe_model(const Config& config, int64_t vocab_size) {
   const fs::path folder = config.model.hf_assets_path;
   const int64_t wanted =
       config.model.vocab_size != 0 ? config.model.vocab_size : vocab_size;
   if (folder.empty() && wanted == 0)
     throw InvalidArgument(
-        "[train] wanted model.vocab_size, since there is no tokenizer to tell it, got "
+        "[train] expected model.vocab_size, since there is no tokenizer to tell it, "
+        "got "
         "0; "
         "set it above the largest token of the files");
   ModelSource source;
-  source.plan = folder.empty() ? model::plan_model(new_config(config, wanted))
-                               : about("model.hf_assets_path", [&] {
-                                   return model::plan_model(read_config(folder));
-                                 });
+  source.plan =
+      folder.empty()
+          ? model::plan_model(new_config(config, wanted))
+          : about("model.hf_assets_path", [&] { return plan_folder(folder); });
   if (!folder.empty() && has_weights(folder))
     source.weights = folder;
   if (source.plan.vocab_size < vocab_size)
     throw InvalidArgument(text(
-        "[train] wanted a model for the ",
+        "[train] expected a model for the ",
         vocab_size,
         " tokens of the tokenizer, got ",
         source.plan.vocab_size,
@@ -125,7 +160,7 @@ ModelSource describe_model(const Config& config, int64_t vocab_size) {
   if (source.plan.max_positions > 0 &&
       source.plan.max_positions < config.training.seq_len)
     throw InvalidArgument(text(
-        "[train] wanted training.seq_len to be at most the model's ",
+        "[train] expected training.seq_len to be at most the model's ",
         source.plan.max_positions,
         " positions, got ",
         config.training.seq_len));

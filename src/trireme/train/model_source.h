@@ -19,6 +19,18 @@ struct ModelSource {
 /// not fit, or seq_len is more than the model can take.
 ModelSource describe_model(const Config& config, int64_t vocab_size);
 
+/// The model of a checkpoint or of a Hugging Face folder, by its config.json.
+/// InvalidArgument if it has none.
+model::ModelPlan plan_folder(const std::filesystem::path& folder);
+
+/// Which keys have values that were chosen for the small new model of the demo, and not
+/// for these weights: "training.seq_len 128 (the model takes up to 1024), optimizer.lr
+/// 0.004". Empty if the config sets them, or there are no weights to load.
+std::string demo_values(const Config& config, const ModelSource& source);
+
+/// InvalidArgument if there are such keys.
+void check_demo_values(const Config& config, const ModelSource& source);
+
 /// How the config wants layers to be built.
 model::BuildOptions build_options(const Config& config);
 

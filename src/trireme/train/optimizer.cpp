@@ -17,7 +17,7 @@ void check(const NamedTensors& parameters) {
   for (const auto& [name, tensor] : parameters)
     if (!tensor.defined() || !tensor.is_floating_point() || !tensor.is_cpu())
       throw InvalidArgument(text(
-          "[train] wanted floating parameters on the CPU, got ",
+          "[train] expected floating parameters on the CPU, got ",
           name,
           " as ",
           tensor.defined() ? tensor.toString() : "nothing"));

@@ -7,7 +7,7 @@
 #include <sstream>
 
 #include "trireme/core/error.h"
-#include "trireme/data/thousands.h"
+#include "trireme/core/number_text.h"
 
 namespace trireme::train {
 namespace {
@@ -52,12 +52,6 @@ std::string clock_text(double seconds) {
                    : text(minutes, ":", two_digits(whole % 60));
 }
 
-std::string bytes_text(int64_t bytes) {
-  const double mib = static_cast<double>(bytes) / (1 << 20);
-  return mib < 1024 ? text(fixed(mib, mib < 10 ? 1 : 0), " MiB")
-                    : text(fixed(mib / 1024, 1), " GiB");
-}
-
 std::string to_text(const StepMetrics& metrics, int64_t steps, double seconds_left) {
   return text(
       "step ",
@@ -67,7 +61,7 @@ std::string to_text(const StepMetrics& metrics, int64_t steps, double seconds_le
       "  loss ",
       fixed(metrics.loss, 3),
       "  ",
-      data::with_thousands(std::llround(metrics.tokens_per_s)),
+      with_thousands(std::llround(metrics.tokens_per_s)),
       " tokens/s  bubble ",
       fixed(100 * metrics.bubble, 1),
       " %  ",

@@ -53,7 +53,5 @@ std::string to_text(const StepMetrics& metrics, int64_t steps, double seconds_le
 std::string clock_text(double seconds);
 /// With so many digits behind the point.
 std::string fixed(double value, int digits);
-/// "210 MiB", "1.5 GiB".
-std::string bytes_text(int64_t bytes);
 
 }  // namespace trireme::train

@@ -9,6 +9,8 @@
 #include "trireme/core/error.h"
 #include "trireme/core/escape.h"
 #include "trireme/core/machine.h"
+#include "trireme/core/median.h"
+#include "trireme/core/proc_text.h"
 #include "trireme/pipe/profile.h"
 #include "trireme/sched/auto.h"
 #include "trireme/sched/csv.h"
@@ -19,7 +21,6 @@
 #include "trireme/train/engine.h"
 #include "trireme/train/estimate.h"
 #include "trireme/train/share_text.h"
-#include "trireme/train/text_file.h"
 
 namespace trireme::train {
 namespace {
@@ -31,12 +32,10 @@ constexpr int kMeasuredSteps = 3;
 constexpr double kWorthIt = 0.99;
 
 sched::Schedule read_schedule(const std::string& path) {
-  const auto all = read_file(path);
+  const auto all = read_text_file(path);
   if (!all)
-    throw InvalidArgument(text(
-        "[train] wanted a file, got ",
-        in_quotes(path),
-        ", which is none that can be read"));
+    throw InvalidArgument(
+        text("[train] expected a file that can be read, got ", in_quotes(path)));
   return sched::parse_csv(*all, path);
 }
 
@@ -54,8 +53,7 @@ double time_passes(Engine& engine, const comm::Group& world, const pipe::Batch& 
     if (i > 0)  // the first one warms up
       times.push_back(took.item<double>());
   }
-  std::sort(times.begin(), times.end());
-  return times[times.size() / 2];
+  return median(times);
 }
 
 /// The schedule of an entry of a plan, made again.
@@ -202,7 +200,7 @@ ScheduleChoice choose_schedule(
   double before = 0;
   sched::CostFile measured;
   {
-    Engine engine(mesh, plan, first, config);
+    Engine engine(mesh, plan, first, config, FirstWeights::Zeros);
     const pipe::Batch pass = engine.pass(batch, 0);
     measured = pipe::profile(engine.pipeline(), pass, {.steps = kMeasuredSteps});
     before = time_passes(engine, world, pass);
@@ -230,7 +228,7 @@ ScheduleChoice choose_schedule(
   sched::Schedule schedule = sched::parse_csv(csv, planned.name);
   schedule.name = share_text(world, planned.name);
   const Layout tried = make_layout(first.degrees, first.batch, choice.layers, schedule);
-  Engine engine(mesh, plan, tried, config);
+  Engine engine(mesh, plan, tried, config, FirstWeights::Zeros);
   const double after = time_passes(engine, world, engine.pass(batch, 0));
   if (after < before)
     choice.layout = tried;

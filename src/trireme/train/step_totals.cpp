@@ -1,6 +1,7 @@
 #include "trireme/train/step_totals.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include <ATen/ATen.h>
@@ -10,7 +11,7 @@
 namespace trireme::train {
 namespace {
 
-enum Column : int64_t { kLoss, kBusy, kStart, kEnd, kPeak, kStop, kColumns };
+enum Column : int64_t { kLoss, kBusy, kStart, kEnd, kPeak, kStop, kBad, kColumns };
 
 }  // namespace
 
@@ -26,6 +27,7 @@ StepTotals total(
   values[kEnd] = static_cast<double>(mine.outcome.end_ns);
   values[kPeak] = static_cast<double>(mine.peak_bytes);
   values[kStop] = mine.stop ? 1 : 0;
+  values[kBad] = std::isfinite(mine.outcome.grad_norm) ? 0 : 1;
   at::Tensor all = at::empty({world.size() * kColumns}, at::kDouble);
   comm::all_gather(world, all, row);
   const auto* rows = all.const_data_ptr<double>();
@@ -41,6 +43,7 @@ StepTotals total(
     end = std::max(end, one[kEnd]);
     totals.peak_bytes = std::max(totals.peak_bytes, static_cast<int64_t>(one[kPeak]));
     totals.stop = totals.stop || one[kStop] != 0;
+    totals.finite = totals.finite && one[kBad] == 0 && std::isfinite(one[kLoss]);
   }
   const double span = (end - start) * 1e-9 * world.size();
   totals.bubble = span > 0 ? std::clamp(1 - busy / span, 0.0, 1.0) : 0;

@@ -23,6 +23,8 @@ struct StepTotals {
   /// The part of all ranks' time that was no computing, 0 to 1.
   double bubble = 0;
   int64_t peak_bytes = 0;
+  /// Whether the loss and the gradients' norm are numbers on all ranks.
+  bool finite = true;
   /// Whether any rank wants to stop.
   bool stop = false;
 };

@@ -11,6 +11,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
+/// Auto for files of tokens whose format each tells itself.
 data::TokenFormat format_of(
     const std::string& word, const std::vector<std::string>& paths) {
   if (word == "text")
@@ -21,28 +22,44 @@ data::TokenFormat format_of(
     return data::TokenFormat::LlmC;
   if (word == "megatron")
     return data::TokenFormat::Megatron;
-  return data::guess_format(paths.front());
+  const auto is_text = [](const std::string& path) {
+    return data::guess_format(path) == data::TokenFormat::Text;
+  };
+  const bool text_first = is_text(paths.front());
+  for (const std::string& path : paths)
+    if (is_text(path) != text_first)
+      throw InvalidArgument(text(
+          "[train] expected files of text or files of tokens, got both: ",
+          in_quotes(paths.front()),
+          " and ",
+          in_quotes(path),
+          "; say which they are with data.format"));
+  return text_first ? data::TokenFormat::Text : data::TokenFormat::Auto;
 }
 
 data::TokenFile open_files(
     const std::vector<std::string>& names,
-    data::TokenFormat format,
+    const std::string& word,
     const data::Tokenizer* tokenizer) {
   const std::vector<fs::path> paths(names.begin(), names.end());
+  const data::TokenFormat format = format_of(word, names);
   if (format != data::TokenFormat::Text)
     return data::open_tokens(paths, {.format = format});
   if (tokenizer == nullptr)
     throw InvalidArgument(text(
-        "[train] wanted a tokenizer for the text ",
+        "[train] expected a tokenizer for the text ",
         in_quotes(names.front()),
         ", got data.tokenizer none; set it to bytes or to a tokenizer.json"));
+  if (word == "auto")
+    for (const fs::path& path : paths)
+      data::check_text(path);
   return data::tokenize_file(paths, *tokenizer);
 }
 
 void check_length(const data::TokenFile& file, int64_t seq_len) {
   if (data::count_windows(file.size(), seq_len) < 1)
     throw InvalidArgument(text(
-        "[train] wanted at least ",
+        "[train] expected at least ",
         seq_len + 1,
         " tokens for a window of training.seq_len, got a ",
         file.describe()));
@@ -60,7 +77,7 @@ fs::path own_text_folder() {
                   "share" / "trireme" / "text";
   if (!fs::is_regular_file(folder / "training.txt", error))
     throw NotSupported(text(
-        "[train] wanted the text that comes with the program in ",
+        "[train] expected the text that comes with the program in ",
         in_quotes(folder.string()),
         ", got nothing there; name files with --data.path, or set TRIREME_TEXT"));
   return folder;
@@ -78,14 +95,22 @@ std::shared_ptr<const data::Tokenizer> open_tokenizer(const Config& config) {
     return data::byte_tokenizer();
   if (word != "auto")
     return about("data.tokenizer", [&] { return data::load_tokenizer(word); });
+  const bool text = config.data.path.empty() ||
+                    about("data.path", [&] {
+                      return format_of(config.data.format, config.data.path);
+                    }) == data::TokenFormat::Text;
   const fs::path beside = fs::path(config.model.hf_assets_path) / "tokenizer.json";
   std::error_code error;
-  if (!config.model.hf_assets_path.empty() && fs::exists(beside, error))
+  if (config.model.hf_assets_path.empty() || !fs::exists(beside, error))
+    return text ? data::byte_tokenizer() : nullptr;
+  try {
     return about("model.hf_assets_path", [&] { return data::load_tokenizer(beside); });
-  const bool text =
-      config.data.path.empty() ||
-      format_of(config.data.format, config.data.path) == data::TokenFormat::Text;
-  return text ? data::byte_tokenizer() : nullptr;
+  } catch (const NotSupported&) {
+    // Its tokens were made by another program, which is what the error advises.
+    if (text)
+      throw;
+    return nullptr;
+  }
 }
 
 TokenSources open_sources(const Config& config) {
@@ -98,8 +123,7 @@ TokenSources open_sources(const Config& config) {
   }
   auto tokenizer = open_tokenizer(config);
   const auto open = [&](const std::vector<std::string>& paths) {
-    data::TokenFile file =
-        open_files(paths, format_of(files.format, paths), tokenizer.get());
+    data::TokenFile file = open_files(paths, files.format, tokenizer.get());
     check_length(file, config.training.seq_len);
     return file;
   };

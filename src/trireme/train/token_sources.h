@@ -31,7 +31,8 @@ std::filesystem::path own_text_folder();
 int64_t vocabulary_of(const data::Tokenizer* tokenizer);
 
 /// What data.tokenizer asks for; null for none. auto: the tokenizer.json of
-/// model.hf_assets_path; without one bytes for text, and none for tokens.
+/// model.hf_assets_path; without one bytes for text, and none for tokens. One that is
+/// not supported is none for tokens, which need it for samples alone.
 std::shared_ptr<const data::Tokenizer> open_tokenizer(const Config& config);
 
 }  // namespace trireme::train

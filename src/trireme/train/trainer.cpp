@@ -9,10 +9,10 @@
 #include <ATen/ATen.h>
 
 #include "trireme/ckpt/checkpoint.h"
-#include "trireme/ckpt/durable_file.h"
 #include "trireme/comm/collectives.h"
+#include "trireme/core/durable_file.h"
 #include "trireme/core/error.h"
-#include "trireme/data/thousands.h"
+#include "trireme/core/number_text.h"
 #include "trireme/memory/account.h"
 #include "trireme/model/weights.h"
 #include "trireme/train/config_file.h"
@@ -30,6 +30,9 @@
 
 namespace trireme::train {
 namespace {
+
+// A batch may be bad, or a few; that many tell that the weights are.
+constexpr int kMostSkipped = 20;
 
 double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start)
@@ -57,14 +60,22 @@ class Job {
 
  private:
   bool leads() const { return world_.rank() == 0; }
+  int64_t tokens_a_step() const {
+    return config_.training.global_batch_size * config_.training.seq_len;
+  }
   void say(const std::string& line);
   data::TokenLoader make_loader(const data::TokenFile& file, bool shuffle) const;
+  /// Whether a checkpoint is of this run.
+  bool is_own(const std::filesystem::path& checkpoint) const;
   void find_checkpoint();
   void lay_out();
   void load();
   void open_output();
   data::TokenBatch next_batch(data::TokenLoader& loader, int64_t step) const;
   StepMetrics step();
+  void pass_over(const StepMetrics& metrics);
+  void set_later_steps_aside();
+  void say_how_the_rate_goes_on();
   std::optional<double> evaluate();
   bool is_due(int64_t interval) const;
   void save();
@@ -89,6 +100,10 @@ class Job {
   TrainingState state_;
   pipe::StepReport last_step_;
   int64_t first_step_ = 0;
+  /// The step of the last checkpoint that was written or read.
+  int64_t saved_step_ = -1;
+  /// Steps in a row that have trained nothing.
+  int skipped_ = 0;
   std::chrono::steady_clock::time_point began_;
   TrainResult result_;
 };
@@ -123,14 +138,22 @@ void Job::open_output() {
           .width = options_.width});
 }
 
+bool Job::is_own(const std::filesystem::path& checkpoint) const {
+  std::error_code ignored;
+  return std::filesystem::equivalent(
+      std::filesystem::absolute(checkpoint / "").parent_path().parent_path(),
+      folder_.checkpoints,
+      ignored);
+}
+
 void Job::find_checkpoint() {
   // One rank looks, so that all go on from the same.
   const auto find = [&]() -> std::string {
     const auto found = find_resume(config_, folder_.checkpoints);
-    if (!found && config_.checkpoint.enable && config_.checkpoint.resume == "never" &&
+    if (config_.checkpoint.enable && !(found && is_own(*found)) &&
         ckpt::latest_checkpoint(folder_.checkpoints))
       throw InvalidArgument(text(
-          "[train] wanted a folder without checkpoints for a new run, got ",
+          "[train] expected a folder without checkpoints for a new run, got ",
           folder_.path.string(),
           "; go on there with --checkpoint.resume auto, or set job.dump_folder to "
           "another"));
@@ -147,7 +170,7 @@ void Job::lay_out() {
       "model: ",
       model_.plan.type,
       ", ",
-      data::with_thousands(model_.plan.count_parameters()),
+      with_thousands(model_.plan.count_parameters()),
       " parameters; data: ",
       sources_.training.describe()));
   std::optional<Layout> before;
@@ -173,7 +196,13 @@ void Job::lay_out() {
       " pipeline), ",
       to_text(batch)));
   say(text("schedule: ", choice_->why));
-  engine_ = std::make_unique<Engine>(mesh_, model_.plan, choice_->layout, config_);
+  const bool loads = !resume_.empty() || !model_.weights.empty();
+  engine_ = std::make_unique<Engine>(
+      mesh_,
+      model_.plan,
+      choice_->layout,
+      config_,
+      loads ? FirstWeights::Zeros : FirstWeights::OfTheSeed);
 }
 
 void Job::load() {
@@ -183,23 +212,68 @@ void Job::load() {
     if (state_.data_tokens != 0 && state_.data_tokens != sources_.training.size())
       say(text(
           "the data is not what it was: ",
-          data::with_thousands(state_.data_tokens),
+          with_thousands(state_.data_tokens),
           " tokens before, ",
-          data::with_thousands(sources_.training.size()),
+          with_thousands(sources_.training.size()),
           " now; samples are not those that would have come"));
+    saved_step_ = state_.step;
+    say_how_the_rate_goes_on();
   } else if (!model_.weights.empty()) {
     model::load_weights(
         engine_->layers(), model_.plan, ckpt::WeightFiles(model_.weights));
     engine_->optimizer().refresh_masters();
     say(text("weights: ", model_.weights.string()));
+    if (const std::string values = demo_values(config_, model_); !values.empty())
+      say(text("trained on with values for a small new model: ", values));
   }
   first_step_ = state_.step;
   state_.data_tokens = sources_.training.size();
+  state_.schedule_steps = schedule_steps(config_);
   loader_.seek(state_.step);
   if (leads()) {
-    ckpt::write_durably(folder_.config(), to_toml(config_));
+    set_later_steps_aside();
+    write_durably(folder_.config(), to_toml(config_));
     metrics_ = std::make_unique<MetricsFile>(folder_.metrics(), state_.step);
   }
+}
+
+void Job::set_later_steps_aside() {
+  const auto steps = ckpt::checkpoint_steps(folder_.checkpoints);
+  if (resume_.empty() || !is_own(resume_) || steps.empty() ||
+      steps.back() <= state_.step)
+    return;
+  const auto metrics = folder_.metrics_aside();
+  std::error_code ignored;
+  std::filesystem::copy_file(folder_.metrics(), metrics, ignored);
+  say(text("going back; the metrics of later steps are kept in ", metrics.string()));
+  if (!config_.checkpoint.enable)
+    return;
+  for (const auto& path : ckpt::set_later_aside(folder_.checkpoints, state_.step))
+    say(text("later checkpoint set aside: ", path.string()));
+}
+
+void Job::say_how_the_rate_goes_on() {
+  const int64_t now = schedule_steps(config_);
+  if (state_.schedule_steps == 0 || state_.schedule_steps == now ||
+      state_.step >= config_.training.steps)
+    return;
+  const double before =
+      config_.optimizer.lr *
+      lr_factor(config_.lr_scheduler, state_.step, state_.schedule_steps);
+  const double after = learning_rate(config_, state_.step);
+  if (before != after)
+    say(text(
+        "the learning rate goes on at ",
+        after,
+        ", not at ",
+        before,
+        ": its schedule is now of ",
+        now,
+        " steps, and was of ",
+        state_.schedule_steps,
+        "; --lr_scheduler.total_steps ",
+        state_.schedule_steps,
+        " keeps it"));
 }
 
 data::TokenBatch Job::next_batch(data::TokenLoader& loader, int64_t step) const {
@@ -211,10 +285,8 @@ StepMetrics Job::step() {
   auto account = memory::MemoryAccount::process();
   account.reset_peak();
   const auto start = std::chrono::steady_clock::now();
-  const double rate =
-      config_.optimizer.lr *
-      lr_factor(config_.lr_scheduler, state_.step, config_.training.steps);
-  const StepOutcome outcome = engine_->step(next_batch(loader_, state_.step), rate);
+  const double rate = learning_rate(config_, state_.step);
+  const StepOutcome outcome = engine_->backward(next_batch(loader_, state_.step));
   const bool stop = options_.should_stop && options_.should_stop();
   const StepTotals totals = total(
       world_,
@@ -223,9 +295,12 @@ StepMetrics Job::step() {
        .peak_bytes = account.peak(),
        .has_loss = engine_->has_last(),
        .stop = stop});
+  if (totals.finite)
+    engine_->update(rate);
+  else
+    engine_->discard();
   ++state_.step;
-  const int64_t tokens = config_.training.global_batch_size * config_.training.seq_len;
-  state_.tokens += tokens;
+  state_.tokens += tokens_a_step();
   result_.stopped = totals.stop && state_.step < config_.training.steps;
   return {
       .step = state_.step,
@@ -233,9 +308,41 @@ StepMetrics Job::step() {
       .grad_norm = outcome.grad_norm,
       .lr = rate,
       .tokens = state_.tokens,
-      .tokens_per_s = static_cast<double>(tokens) / seconds_since(start),
+      .tokens_per_s = static_cast<double>(tokens_a_step()) / seconds_since(start),
       .bubble = totals.bubble,
-      .peak_bytes = totals.peak_bytes};
+      .peak_bytes = totals.peak_bytes,
+      .skipped = !totals.finite};
+}
+
+// A step that has trained nothing: skipped, or the end of the job.
+void Job::pass_over(const StepMetrics& metrics) {
+  const bool skips = config_.training.on_non_finite == "skip";
+  const std::string what =
+      text("a loss of ", metrics.loss, " and gradients of norm ", metrics.grad_norm);
+  if (skips && ++skipped_ < kMostSkipped) {
+    say(text("step ", metrics.step, " skipped: ", what));
+    return;
+  }
+  if (metrics_ != nullptr)
+    metrics_->write(metrics);
+  if (!skips) {
+    // As if it had not begun.
+    state_.tokens -= tokens_a_step();
+    --state_.step;
+  }
+  const bool sound = is_finite(world_, *engine_);
+  if (sound && state_.step > std::max(first_step_, saved_step_))
+    save();
+  throw InvalidArgument(text(
+      "[train] expected a finite loss and finite gradients in step ",
+      metrics.step,
+      ", got ",
+      what,
+      skips ? text(", as in the ", kMostSkipped - 1, " steps before") : std::string(),
+      sound ? "; the weights are still finite: go on with --checkpoint.resume auto and "
+              "a lower optimizer.lr, or with training.on_non_finite skip"
+            : "; the weights are not finite any more: go on from an older checkpoint "
+              "with a lower optimizer.lr"));
 }
 
 std::optional<double> Job::evaluate() {
@@ -268,6 +375,7 @@ void Job::save() {
                            sources_.tokenizer,
                            *engine_)
                            .string();
+  saved_step_ = state_.step;
 }
 
 void Job::trace(bool last) {
@@ -277,7 +385,7 @@ void Job::trace(bool last) {
   if (!leads())
     return;
   if (!last)
-    ckpt::write_durably(folder_.trace(state_.step), pipe::to_trace(last_step_));
+    write_durably(folder_.trace(state_.step), pipe::to_trace(last_step_));
   else
     write_pictures(folder_, last_step_);
 }
@@ -294,6 +402,10 @@ TrainResult Job::run() {
   began_ = std::chrono::steady_clock::now();
   while (state_.step < steps && !result_.stopped) {
     StepMetrics metrics = step();
+    if (metrics.skipped)
+      pass_over(metrics);
+    else
+      skipped_ = 0;
     const bool last = state_.step == steps || result_.stopped;
     // Before an evaluation, which would be the pipeline's last step then.
     if (last || is_due(config_.profiling.profile_freq))
@@ -311,7 +423,8 @@ TrainResult Job::run() {
       options_.on_step(metrics);
     if (last || is_due(config_.checkpoint.interval))
       save();
-    result_.last_loss = metrics.loss;
+    if (!metrics.skipped)
+      result_.last_loss = metrics.loss;
     if (metrics.held_out_loss)
       result_.held_out_after = metrics.held_out_loss;
   }
@@ -329,6 +442,7 @@ void Job::conclude() {
     return;
   const ReportRequest request{
       .world = world_,
+      .config = config_,
       .plan = model_.plan,
       .last_step = last_step_,
       .folder = folder_,

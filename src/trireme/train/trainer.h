@@ -18,7 +18,7 @@ struct TrainerOptions {
   /// Where progress goes, on rank 0, and what came of it in the end; null: nowhere.
   std::ostream* progress = nullptr;
   std::ostream* report = nullptr;
-  /// Columns of the terminal behind the progress.
+  /// Columns of the terminal that shows the progress.
   int width = 80;
   /// Stops after a step, with a checkpoint, when this says so on any rank.
   std::function<bool()> should_stop{};

@@ -1,13 +1,15 @@
 #include "trireme/train/training_report.h"
 
+#include <algorithm>
 #include <ostream>
 
-#include "trireme/ckpt/durable_file.h"
+#include "trireme/core/durable_file.h"
 #include "trireme/core/error.h"
 #include "trireme/data/utf8.h"
 #include "trireme/pipe/action_costs.h"
 #include "trireme/sched/draw.h"
 #include "trireme/train/generate.h"
+#include "trireme/train/lr_schedule.h"
 #include "trireme/train/progress.h"
 #include "trireme/train/time_rows.h"
 
@@ -25,13 +27,34 @@ std::string take_sample(const ReportRequest& request, Engine& engine) {
       .rank_of_stage = engine.layout().schedule.rank_of_stage, .decoders = {}};
   for (const pipe::LayerList& layers : engine.layers())
     stages.decoders.push_back(std::make_unique<model::Decoder>(layers));
+  const int64_t positions = request.plan.max_positions;  // what it was trained on
+  std::vector<int64_t> prompt = request.tokenizer->encode(kPrompt);
+  if (positions > 0 && std::ssize(prompt) >= positions)
+    prompt.resize(static_cast<size_t>(std::max<int64_t>(1, positions - 1)));
   const Generated made = generate(
       engine.pipeline().group(),
       stages,
-      request.tokenizer->encode(kPrompt),
+      prompt,
       {.max_new_tokens = 300, .vocabulary = request.tokenizer->vocab_size()},
-      request.plan.max_positions);  // what it was trained on
+      positions);
   return data::as_utf8(request.tokenizer->decode(made.ids));
+}
+
+/// The sample, or why there is none: a job that is done does not fail for it. What all
+/// ranks refuse alike is caught here; what one rank alone meets ends the others too.
+struct Sample {
+  std::string text;
+  std::string trouble;
+};
+
+Sample try_sample(const ReportRequest& request, Engine& engine) {
+  try {
+    return {take_sample(request, engine), ""};
+  } catch (const InvalidArgument& error) {
+    return {"", error.what()};
+  } catch (const NotSupported& error) {
+    return {"", error.what()};
+  }
 }
 
 /// The last step as a terminal shows it, planned and measured.
@@ -59,8 +82,16 @@ std::string where(const ReportRequest& request, const TrainResult& result) {
   return out + "\n";
 }
 
-std::string how_to_go_on(const RunFolder& folder, const TrainResult& result) {
-  const std::string config = folder.config().string();
+/// The schedule of the learning rate has run out; stretched over more steps it would
+/// raise the rate again.
+std::string keep_rate(const Config& config) {
+  return config.lr_scheduler.decay_type == "constant"
+             ? std::string()
+             : text(" --lr_scheduler.total_steps ", schedule_steps(config));
+}
+
+std::string how_to_go_on(const ReportRequest& request, const TrainResult& result) {
+  const std::string config = request.folder.config().string();
   if (result.stopped && result.checkpoint.empty())
     return "no checkpoint was written: checkpoint.enable is false\n";
   if (result.stopped)
@@ -75,7 +106,10 @@ std::string how_to_go_on(const RunFolder& folder, const TrainResult& result) {
         config,
         " --checkpoint.resume auto --training.steps ",
         2 * result.step,
-        "\n");
+        keep_rate(request.config),
+        "\n            (at the learning rate where it ended, ",
+        learning_rate(request.config, result.step),
+        ")\n");
   return out + "your text:  trireme train --data.path FILE.txt\n";
 }
 
@@ -97,11 +131,11 @@ sched::Costs costs_of(const ScheduleChoice& choice, const pipe::StepReport& step
 }
 
 void write_pictures(const RunFolder& folder, const pipe::StepReport& step) {
-  ckpt::write_durably(folder.picture(), pipe::to_svg(step));
+  write_durably(folder.picture(), pipe::to_svg(step));
   if (step.predicted)
-    ckpt::write_durably(
+    write_durably(
         folder.planned_picture(), sched::draw_svg(step.schedule, *step.predicted));
-  ckpt::write_durably(folder.trace(), pipe::to_trace(step));
+  write_durably(folder.trace(), pipe::to_trace(step));
 }
 
 std::string rounded(double value) {
@@ -111,21 +145,23 @@ std::string rounded(double value) {
 std::string conclude_run(
     const ReportRequest& request, Engine& engine, const TrainResult& result) {
   const bool sampled = !result.stopped && request.tokenizer != nullptr;
-  const std::string sample = sampled ? take_sample(request, engine) : "";
+  const Sample sample = sampled ? try_sample(request, engine) : Sample{};
   if (request.world.rank() != 0 || request.options.report == nullptr)
-    return sample;
+    return sample.text;
   std::ostream& out = *request.options.report;
   if (!result.stopped)
     out << show_step(engine.layout(), request.last_step);
   if (result.held_out_before && result.held_out_after)
     out << "\nheld-out loss: " << rounded(*result.held_out_before) << " -> "
         << rounded(*result.held_out_after) << "\n";
-  if (!sample.empty())
-    out << "\na sample:\n" << sample << "\n";
+  if (!sample.text.empty())
+    out << "\na sample:\n" << sample.text << "\n";
+  if (!sample.trouble.empty())
+    out << "\nno sample: " << sample.trouble << "\n";
   if (result.stopped)
     out << "\nstopped after step " << result.step << "\n";
-  out << where(request, result) << how_to_go_on(request.folder, result) << std::flush;
-  return sample;
+  out << where(request, result) << how_to_go_on(request, result) << std::flush;
+  return sample.text;
 }
 
 }  // namespace trireme::train

@@ -16,6 +16,7 @@ namespace trireme::train {
 /// What the end of a run is made from.
 struct ReportRequest {
   const comm::Group& world;
+  const Config& config;
   const model::ModelPlan& plan;
   const pipe::StepReport& last_step;
   const RunFolder& folder;
@@ -33,11 +34,12 @@ sched::Costs costs_of(const ScheduleChoice& choice, const pipe::StepReport& step
 void write_pictures(const RunFolder& folder, const pipe::StepReport& step);
 
 /// Takes a sample from the model, prints it with the last step, where things lie and
-/// how to go on (rank 0), and gives it. Of a run that was stopped only how. Collective.
+/// how to go on (rank 0), and gives it; if none can be taken, it prints why. Of a run
+/// that was stopped only how. Collective.
 std::string conclude_run(
     const ReportRequest& request, Engine& engine, const TrainResult& result);
 
-/// A number with three digits behind the point.
+/// A number with three digits after the point.
 std::string rounded(double value);
 
 }  // namespace trireme::train

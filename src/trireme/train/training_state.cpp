@@ -1,5 +1,7 @@
 #include "trireme/train/training_state.h"
 
+#include <cmath>
+#include <limits>
 #include <set>
 
 #include <ATen/ATen.h>
@@ -7,13 +9,15 @@
 #include <nlohmann/json.hpp>
 
 #include "trireme/ckpt/checkpoint.h"
+#include "trireme/comm/collectives.h"
 #include "trireme/core/error.h"
 #include "trireme/core/escape.h"
+#include "trireme/core/proc_text.h"
 #include "trireme/model/registry.h"
 #include "trireme/model/shared_parameters.h"
 #include "trireme/model/weights.h"
 #include "trireme/sched/csv.h"
-#include "trireme/train/text_file.h"
+#include "trireme/train/config_origin.h"
 
 namespace trireme::train {
 namespace {
@@ -69,7 +73,7 @@ NamedTensors states_of(
 [[noreturn]] void refuse(
     const fs::path& folder, const std::string& wanted, const std::string& got) {
   throw InvalidArgument(text(
-      "[train] wanted ",
+      "[train] expected ",
       wanted,
       " in the checkpoint ",
       in_quotes(folder.string()),
@@ -91,7 +95,8 @@ TrainingState read_trainer(
   TrainingState state{
       .step = whole("step"),
       .tokens = whole("tokens"),
-      .data_tokens = read.contains("data_tokens") ? whole("data_tokens") : 0};
+      .data_tokens = read.contains("data_tokens") ? whole("data_tokens") : 0,
+      .schedule_steps = read.contains("schedule_steps") ? whole("schedule_steps") : 0};
   const Json facts = replay_facts(config);
   if (!read.contains("replay") || !read["replay"].is_object())
     refuse(folder, "a trainer.json with replay", "none");
@@ -104,7 +109,50 @@ TrainingState read_trainer(
   return state;
 }
 
+/// The float32 masters of a job that computed in lower precision are the weights of one
+/// that computes in float32: its own weights would only be their rounded copies.
+void load_masters(
+    const ckpt::WeightFiles& files,
+    const model::SharedParameters& names,
+    const Engine& engine) {
+  if (engine.dtype() != at::kFloat)
+    return;
+  for (const auto& [name, tensor] : engine.optimizer().parameters())
+    if (const std::string saved = saved_name(names, text("master.", name));
+        files.has(saved))
+      tensor.detach().copy_(files.view(saved));
+}
+
+bool is_finite(const at::Tensor& tensor) {
+  // The largest magnitude, which is NaN if one is; and nothing is allocated.
+  const double largest = std::numeric_limits<double>::infinity();
+  return tensor.numel() == 0 ||
+         std::isfinite(at::linalg_vector_norm(tensor, largest).item<double>());
+}
+
+/// The first that is not; empty: all are.
+std::string find_non_finite(const Engine& engine) {
+  for (const auto& [name, tensor] : engine.optimizer().parameters())
+    if (!is_finite(tensor.detach()))
+      return name;
+  for (const auto& [name, tensor] : engine.optimizer().state())
+    if (!is_finite(tensor))
+      return name;
+  return "";
+}
+
+bool on_all_ranks(const comm::Group& world, bool mine) {
+  at::Tensor least = at::full({1}, mine ? 1 : 0, at::kLong);
+  comm::all_reduce(world, least, {.op = comm::ReduceOp::Min});
+  return least.item<int64_t>() == 1;
+}
+
 }  // namespace
+
+bool is_finite(const comm::Group& world, const Engine& engine) {
+  const at::NoGradGuard no_grad;
+  return on_all_ranks(world, find_non_finite(engine).empty());
+}
 
 fs::path save_state(
     const comm::Group& world,
@@ -114,6 +162,15 @@ fs::path save_state(
     const Config& config,
     const std::shared_ptr<const data::Tokenizer>& tokenizer,
     Engine& engine) {
+  const std::string odd = find_non_finite(engine);
+  if (!on_all_ranks(world, odd.empty()))
+    throw InvalidArgument(text(
+        "[train] expected finite weights and states to save after step ",
+        state.step,
+        ", got ",
+        odd.empty() ? "others on another rank" : odd,
+        "; older checkpoints are kept: go on from one of them with a lower "
+        "optimizer.lr"));
   const model::SharedParameters names(plan.tied);
   ckpt::CheckpointContent content;
   content.stages = engine.layout().stages();
@@ -129,6 +186,7 @@ fs::path save_state(
       {"step", state.step},
       {"tokens", state.tokens},
       {"data_tokens", state.data_tokens},
+      {"schedule_steps", state.schedule_steps},
       {"replay", replay_facts(config)},
       {"layout", layout_json(engine.layout())}};
   content.texts["config.json"] = model::config_for_saving(plan, engine.dtype());
@@ -138,7 +196,7 @@ fs::path save_state(
   // Where its text ends, and how it likes to be sampled.
   const fs::path assets = config.model.hf_assets_path;
   if (!assets.empty())
-    if (const auto generation = read_file(assets / "generation_config.json"))
+    if (const auto generation = read_text_file(assets / "generation_config.json"))
       content.texts["generation_config.json"] = *generation;
   return ckpt::save_checkpoint(
       world,
@@ -161,6 +219,7 @@ TrainingState load_state(
   const model::SharedParameters names(plan.tied);
   const ckpt::WeightFiles files = checkpoint.optimizer();
   const at::NoGradGuard no_grad;
+  load_masters(files, names, engine);
   for (const auto& [name, tensor] : engine.optimizer().state()) {
     const std::string saved = saved_name(names, name);
     // A job that now computes in lower precision makes masters of the weights.
@@ -202,6 +261,7 @@ std::optional<fs::path> find_resume(const Config& config, const fs::path& checkp
     return std::nullopt;
   if (resume == "auto")
     return ckpt::latest_checkpoint(checkpoints);
+  about("checkpoint.resume", [&] { return ckpt::Checkpoint(resume).step(); });
   return fs::path(resume);
 }
 

@@ -21,9 +21,17 @@ struct TrainingState {
   int64_t tokens = 0;
   /// Of the files that it trains on, to notice others; 0: not known.
   int64_t data_tokens = 0;
+  /// Over how many steps the learning rate rises and falls; 0: not known.
+  int64_t schedule_steps = 0;
 };
 
-/// Writes ROOT/step-N, with the tokenizer if there is one. Collective over the world.
+/// Whether every weight and every state of the optimizer is a finite number, on all
+/// ranks. Collective over the world.
+bool is_finite(const comm::Group& world, const Engine& engine);
+
+/// Writes ROOT/step-N, with the tokenizer if there is one. InvalidArgument on all ranks
+/// if weights or states are not finite: such a checkpoint is of no use, and must not
+/// take the place of older ones. Collective over the world.
 std::filesystem::path save_state(
     const comm::Group& world,
     const std::filesystem::path& root,
@@ -33,9 +41,9 @@ std::filesystem::path save_state(
     const std::shared_ptr<const data::Tokenizer>& tokenizer,
     Engine& engine);
 
-/// Loads a checkpoint into an engine of any layout. InvalidArgument if it belongs to
-/// another model, or if its data would go on elsewhere: another seed, batch, window or
-/// order.
+/// Loads a checkpoint into an engine of any layout and precision. InvalidArgument if it
+/// belongs to another model, or if its data would go on elsewhere: another seed, batch,
+/// window or order.
 TrainingState load_state(
     const std::filesystem::path& folder,
     const model::ModelPlan& plan,
@@ -50,6 +58,7 @@ std::optional<Layout> saved_layout(
     const BatchShape& batch);
 
 /// The checkpoint that checkpoint.resume asks for; none if it is to begin anew.
+/// InvalidArgument if there is none where it says.
 std::optional<std::filesystem::path> find_resume(
     const Config& config, const std::filesystem::path& checkpoints);
 

@@ -1,4 +1,4 @@
-#include "trireme/ckpt/durable_file.h"
+#include "trireme/core/durable_file.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -11,7 +11,7 @@
 #include "trireme/core/error.h"
 #include "trireme/core/escape.h"
 
-namespace trireme::ckpt {
+namespace trireme {
 namespace {
 
 // Linux moves at most 2 GiB less a page in one call; less keeps it interruptible.
@@ -38,7 +38,7 @@ const char* remedy_for(int code) {
 [[noreturn]] void fail_to_read(const std::filesystem::path& path, const char* what) {
   const int code = errno;
   throw InvalidArgument(text(
-      "[ckpt] wanted to ",
+      "[core] expected to ",
       what,
       " ",
       in_quotes(path.string()),
@@ -94,7 +94,7 @@ void DurableFile::finish() {
 
 void DurableFile::fail(const char* what, int code) const {
   throw InvalidArgument(text(
-      "[ckpt] wanted to ",
+      "[core] expected to ",
       what,
       " ",
       in_quotes(path_.string()),
@@ -138,7 +138,7 @@ InputFile::InputFile(const std::filesystem::path& path) : path_(path) {
   if (::fstat(fd_, &status) != 0 || !S_ISREG(status.st_mode)) {
     ::close(fd_);
     throw InvalidArgument(text(
-        "[ckpt] wanted a file at ",
+        "[core] expected a file at ",
         in_quotes(path.string()),
         ", got a folder or a device; give the path of a file"));
   }
@@ -166,9 +166,9 @@ void InputFile::read(void* into, uint64_t bytes, uint64_t offset) const {
       fail_to_read(path_, "read");
     if (got == 0)
       throw InvalidArgument(text(
-          "[ckpt] ",
+          "[core] ",
           in_quotes(path_.string()),
-          ": wanted ",
+          ": expected ",
           bytes,
           " bytes more, got the end of the file; somebody has cut it meanwhile"));
     to += got;
@@ -181,9 +181,9 @@ std::string read_file(const std::filesystem::path& path, uint64_t most) {
   const InputFile file(path);
   if (file.bytes() > most)
     throw InvalidArgument(text(
-        "[ckpt] ",
+        "[core] ",
         in_quotes(path.string()),
-        ": wanted at most ",
+        ": expected at most ",
         most,
         " bytes, got ",
         file.bytes(),
@@ -193,4 +193,4 @@ std::string read_file(const std::filesystem::path& path, uint64_t most) {
   return content;
 }
 
-}  // namespace trireme::ckpt
+}  // namespace trireme

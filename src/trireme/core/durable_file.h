@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-namespace trireme::ckpt {
+namespace trireme {
 
 /// A file in the making. It lies under a temporary name beside its place until finish()
 /// has brought it to the disk; if that is never called, nothing stays. Every trouble
@@ -71,4 +71,4 @@ class InputFile {
 /// The whole of a small file; InvalidArgument if it has more than `most` bytes.
 std::string read_file(const std::filesystem::path& path, uint64_t most);
 
-}  // namespace trireme::ckpt
+}  // namespace trireme
