@@ -150,11 +150,9 @@ int refuse_command(const std::string& word, std::ostream& err) {
   std::string all;
   for (const std::string& name : command_names())
     all += (all.empty() ? "" : ", ") + name;
-  err << "trireme: [cli] wanted a command (" << all << "), got " << in_quotes(word);
-  if (const std::string meant = nearest(word, command_names()); !meant.empty())
-    err << "; did you mean \"trireme " << meant << "\"? See trireme --help\n";
-  else
-    err << "; see trireme --help\n";
+  err << "trireme: [cli] expected a command (" << all << "), got " << in_quotes(word);
+  const std::string meant = did_you_mean(word, command_names());
+  err << (meant.empty() ? "; see trireme --help" : meant) << "\n";
   return kWrongUsage;
 }
 

@@ -28,7 +28,7 @@ CLI::Validator at_least_one() {
         int value = 0;
         if (CLI::detail::lexical_cast(word, value) && value >= 1)
           return {};
-        return "wanted a whole number of at least 1, got " + word;
+        return "expected a whole number of at least 1, got " + word;
       },
       "");
 }
@@ -37,7 +37,7 @@ CLI::Validator at_least_one() {
 CLI::Validator not_empty() {
   return CLI::Validator(
       [](const std::string& word) -> std::string {
-        return word.empty() ? "wanted the name of a file, got \"\"" : "";
+        return word.empty() ? "expected the name of a file, got \"\"" : "";
       },
       "");
 }
@@ -78,7 +78,7 @@ CLI::Validator at_least_zero() {
         if (CLI::detail::lexical_cast(word, value) && value >= 0 &&
             std::isfinite(value))
           return {};
-        return "wanted a number of at least 0, got " + word;
+        return "expected a number of at least 0, got " + word;
       },
       "");
 }
@@ -159,14 +159,13 @@ void add_check(CLI::App& schedule, ScheduleArguments& arguments) {
     all += (all.empty() ? "" : ", ") + names.back();
   }
   const auto got = schedule.remaining();
-  const std::string meant = got.empty() ? "" : nearest(got[0], names);
   throw CLI::RequiredError(
       text(
-          "wanted a command (",
+          "expected a command (",
           all,
           "), got ",
           got.empty() ? "none" : in_quotes(got[0]),
-          meant.empty() ? "" : text(" (did you mean \"", meant, "\"?)")),
+          got.empty() ? "" : did_you_mean(got[0], names)),
       CLI::ExitCodes::RequiredError);
 }
 
