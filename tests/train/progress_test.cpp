@@ -63,11 +63,12 @@ TEST(Progress, TheBarStaysInItsLine) {
 }
 
 TEST(Progress, ANarrowTerminalKeepsTheTimeLeft) {
+  const std::string medium =
+      "step 20/600  loss 2.113  12,345 tokens/s  bubble 8.1 %  1:02 left";
+  const int columns = static_cast<int>(medium.size());
+  EXPECT_EQ(to_text(kStep, 600, 62, columns), medium);
   EXPECT_EQ(
-      to_text(kStep, 600, 62, 66),
-      "step 20/600  loss 2.113  12,345 tokens/s  bubble 8.1 %  1:02 left");
-  EXPECT_EQ(
-      to_text(kStep, 600, 62, 65),
+      to_text(kStep, 600, 62, columns - 1),
       "step 20/600  loss 2.113  12,345 tokens/s  1:02 left");
   EXPECT_EQ(
       to_text(kStep, 600, 62, -1),
