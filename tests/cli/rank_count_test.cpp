@@ -37,7 +37,7 @@ TEST(RankCount, RefusesAnythingElse) {
     EXPECT_TRUE(
         what.starts_with("[cli] expected the number of ranks (-n) to be a whole "))
         << what;
-    EXPECT_TRUE(what.ends_with(text("got \"", value, "\""))) << what;
+    EXPECT_TRUE(what.ends_with(text("got \"", value, "\"; for instance -n 4"))) << what;
   }
 }
 

@@ -217,7 +217,7 @@ TEST_F(TrainRunProcs, WrongWordsAreFoundBeforeRanksStart) {
            "--parallelism.pipeline_parallel_stages_per_rank",
            "9"})),
       2);
-  expect(err_, "the command line: parallelism.pipeline_parallel_schedule: wanted ");
+  expect(err_, "the command line: parallelism.pipeline_parallel_schedule: expected ");
   EXPECT_EQ(run({TRIREME_PROGRAM, "train", "/no/such.toml"}), 2);
   EXPECT_EQ(run({TRIREME_PROGRAM, "sample", "--model", "/no/such"}), 2);
   expect(err_, "without config.json");

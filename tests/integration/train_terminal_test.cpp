@@ -134,7 +134,7 @@ TEST_F(TrainTerminalProcs, AConfigDoesNotRememberTheTerminal) {
   run_at(terminal, train({"--training.steps", "1", "--checkpoint.enable", "false"}));
   const auto config = read_text_file((run_ / "config.toml").string());
   ASSERT_TRUE(config);
-  EXPECT_NE(config->find("progress = \"auto\""), std::string::npos) << *config;
+  EXPECT_NE(config->find("progress = 'auto'"), std::string::npos) << *config;
 }
 
 TEST_F(TrainTerminalProcs, CtrlCSavesAndSaysHowToStopAtOnce) {

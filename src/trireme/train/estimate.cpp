@@ -18,6 +18,8 @@ constexpr double kLayerStart = 60e-6;
 // Bytes a second that a core reads and writes, and all cores together.
 constexpr double kCoreBandwidth = 8e9;
 constexpr double kHostBandwidth = 60e9;
+// More ranks than these are taken for those of several hosts.
+constexpr int kHostRanks = 16;
 // How often a step reads and writes each weight: to update it, and to reduce its
 // gradient.
 constexpr double kUpdatePasses = 7;
@@ -101,8 +103,9 @@ double estimate_step(
     weights[sched::index(layout.schedule.rank_of_stage[stage])] +=
         stages[stage].weight_bytes;
   const double passes = kUpdatePasses + (layout.degrees.dp > 1 ? kReducePasses : 0);
-  const double bandwidth =
-      std::min(threads * kCoreBandwidth, kHostBandwidth / layout.degrees.ranks());
+  const double bandwidth = std::min(
+      threads * kCoreBandwidth,
+      kHostBandwidth / std::min(kHostRanks, layout.degrees.ranks()));
   return layout.batch.passes * run(layout, timed).makespan +
          passes * *std::max_element(weights.begin(), weights.end()) / bandwidth;
 }

@@ -31,8 +31,8 @@ std::vector<MemoryEstimate> estimate_memory(
     const Config& config);
 
 /// What a step takes with so many threads a rank, in seconds of a machine that is like
-/// most: all ranks are on one host and share its memory's bandwidth. Good for comparing
-/// layouts, and no more.
+/// most, whose ranks share the bandwidth of its memory. Good for comparing layouts, and
+/// no more.
 double estimate_step(
     const Layout& layout, const std::vector<sched::LayerCosts>& layers, int threads);
 

@@ -26,9 +26,12 @@ constexpr double kMemoryShare = 0.9;
 
 // What a person who leaves everything open would expect first. Its error is shown where
 // no layout is possible.
-Degrees plain_degrees(const ParallelismConfig& config, int ranks) {
+Degrees plain_degrees(const Config& whole, int ranks) {
+  const ParallelismConfig& config = whole.parallelism;
   const int pp = static_cast<int>(config.pipeline_parallel_degree);
   const int dp = static_cast<int>(config.data_parallel_replicate_degree);
+  if (pp == 0 && dp == 0 && ranks % 2 == 0 && ranks > 0 && !is_measured(whole))
+    return {.pp = 2, .dp = ranks / 2};
   if (pp != 0)
     return {.pp = pp, .dp = dp != 0 ? dp : std::max(1, ranks / pp)};
   if (dp != 0)
@@ -85,7 +88,7 @@ std::optional<LayoutCandidate> weigh(
 
 [[noreturn]] void refuse_all(
     const Config& config, const model::ModelPlan& plan, const LayoutRoom& room) {
-  const Degrees plain = plain_degrees(config.parallelism, room.ranks);
+  const Degrees plain = plain_degrees(config, room.ranks);
   check_degrees(
       config.parallelism,
       plain,

@@ -182,7 +182,8 @@ void Job::lay_out() {
       degrees_.pp,
       " pipeline), ",
       to_text(batch)));
-  say(text("schedule: ", choice_->why));
+  if (degrees_.pp > 1)  // one rank has nobody to take turns with
+    say(text("schedule: ", choice_->why));
   engine_ = std::make_unique<Engine>(mesh_, model_.plan, choice_->layout, config_);
 }
 
