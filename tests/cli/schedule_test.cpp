@@ -66,7 +66,7 @@ TEST_F(ScheduleBadProcs, Words) {
   EXPECT_TRUE(contains(refused({}), "got none"));
   EXPECT_TRUE(contains(
       refused({"show", "1F1B", "--ranks", "2", "--microbatches", "2", "-o", ""}),
-      "--output: expected the name of a file, got \"\""));
+      "expected --output to be the name of a file, got \"\""));
   EXPECT_TRUE(contains(refused({"plan", "--ranks", "2", "--costs", ""}), "--costs"));
 }
 
@@ -160,7 +160,7 @@ TEST_F(ScheduleBadProcs, Costs) {
            good,
            "--forward",
            "2"}),
-      "excludes"));
+      "got both"));
   refused({"plan", "--ranks", "4", "--costs", path("none.json")});
 }
 

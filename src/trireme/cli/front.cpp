@@ -54,7 +54,7 @@ constexpr std::array kCommands = {
         .program = "trireme-bench"},
     Command{
         .name = "doctor",
-        .does = "Tell what this machine, this build and the environment have",
+        .does = "Report what this machine, this build and the environment have",
         .example = "trireme doctor"},
 };
 
@@ -81,7 +81,7 @@ std::string footer() {
       "  trireme doctor --flight DIR    who diverged, from the records of a stopped "
       "job\n"
       "\n"
-      "trireme COMMAND --help tells more of a command.\n"
+      "trireme COMMAND --help explains a command.\n"
       "Exit codes: 0 done, 1 failed, 2 wrong usage, 75 stopped but ready to go on, "
       "128+n after signal n.";
   return out;

@@ -113,16 +113,16 @@ void add_torchrun_options(CLI::App& run, RunArguments& arguments) {
   add("--nnodes", arguments.nodes, "Hosts; more than 1 is for mpirun or srun")
       ->type_name("N");
   run.add_flag_callback(
-         "--standalone", [] {}, "One host, a free port: what happens anyway")
+         "--standalone", [] {}, "One host and a free port, which is the default")
       ->group(group);
   run.add_flag_callback(
          both("--no-python"),
          [] {},
-         "PROGRAM is no Python script: it never is one here")
+         "PROGRAM is not a Python script, which is the default")
       ->group(group);
   add(both("--max-restarts"),
       arguments.max_restarts,
-      "Start all ranks again after a failure, so many times")
+      "How often all ranks are started again after a failure")
       ->check(CLI::Range(0, 1'000'000).description(""))
       ->type_name("N");
   add(both("--log-dir"), arguments.log_dir, "The folder for --redirects and --tee")
@@ -133,16 +133,14 @@ void add_torchrun_options(CLI::App& run, RunArguments& arguments) {
       ->type_name("WHAT");
   add("-t,--tee", arguments.tee, "To files and here, each line with its rank")
       ->type_name("WHAT");
-  add(both("--rdzv-id"),
-      arguments.run_id,
-      "What tells this job from others; else made up")
+  add(both("--rdzv-id"), arguments.run_id, "The id of this job; made up if not given")
       ->type_name("ID");
   add(both("--master-addr"), arguments.master_addr, "MASTER_ADDR for the ranks")
       ->type_name("HOST")
       ->capture_default_str();
   add(both("--master-port"),
       arguments.master_port,
-      "MASTER_PORT for the ranks; else a free one")
+      "MASTER_PORT for the ranks; a free one if not given")
       ->check(CLI::Range(1, 65535).description(""))
       ->type_name("PORT");
 }
