@@ -31,7 +31,7 @@ TEST(LayoutTrialsRanks, RanksThatAreThereChooseTheSame) {
     EXPECT_EQ(choice.layout.degrees.ranks(), 2);
   });
   ASSERT_EQ(reasons.size(), 1U);
-  EXPECT_NE(reasons.begin()->find("the fastest of 2 tried"), std::string::npos)
+  EXPECT_NE(reasons.begin()->find("the best of 2 tried"), std::string::npos)
       << *reasons.begin();
 }
 

@@ -199,9 +199,24 @@ TEST(LayoutChoice, TakesTheFastestAndSaysWhy) {
   EXPECT_EQ(choice.layout.degrees.dp, 2);
   EXPECT_EQ(
       choice.why,
-      "2 ranks (2 data parallel x 1 pipeline) of 1 thread, the fastest of 3 tried: "
+      "2 ranks (2 data parallel x 1 pipeline) of 1 thread, the best of 3 tried: "
       "88.1 ms a step; 1 rank of 1 thread: 100 ms; "
       "4 ranks (4 data parallel x 1 pipeline) of 1 thread: 100 ms");
+}
+
+TEST(LayoutChoice, LuckDoesNotDecide) {
+  const auto chosen = [](double second) {
+    return choose_layout(
+               {candidate(1), candidate(2)},
+               1000,
+               [&](const LayoutCandidate& one) {
+                 return std::optional(
+                     LayoutTrial{.step_s = one.degrees.dp == 2 ? second : 0.1});
+               })
+        .layout.degrees.dp;
+  };
+  EXPECT_EQ(chosen(0.098), 1);
+  EXPECT_EQ(chosen(0.096), 2);
 }
 
 TEST(LayoutChoice, TriesNothingWhereThatDoesNotPay) {

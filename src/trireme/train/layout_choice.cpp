@@ -19,6 +19,8 @@ constexpr int64_t kLeastSteps = 100;
 // less than them.
 constexpr double kJobShare = 0.05;
 constexpr double kFreeSeconds = 5;
+// What is faster by less than this may have been lucky: the estimate decides then.
+constexpr double kLuck = 1.03;
 // Where nobody asks for a longer pipeline, none is looked at.
 constexpr int kLongestPipeline = 16;
 // The part of the memory that ranks may take.
@@ -188,18 +190,25 @@ LayoutChoice choose_layout(
         to_text(choice.layout), ", the best of ", candidates.size(), " by estimate");
     return choice;
   }
-  std::stable_sort(
-      tried.begin(), tried.end(), [](const Tried& one, const Tried& other) {
-        return one.step_s < other.step_s;
-      });
-  choice.layout = tried.front().layout;
+  const auto by_time = [](const Tried& one, const Tried& other) {
+    return one.step_s < other.step_s;
+  };
+  const double fastest = std::min_element(tried.begin(), tried.end(), by_time)->step_s;
+  const auto chosen = std::find_if(tried.begin(), tried.end(), [&](const Tried& one) {
+    return one.step_s <= kLuck * fastest;
+  });
+  choice.layout = chosen->layout;
+  choice.why = text(
+      to_text(chosen->layout),
+      ", the best of ",
+      tried.size(),
+      " tried: ",
+      in_ms(chosen->step_s),
+      " a step");
+  tried.erase(chosen);
+  std::stable_sort(tried.begin(), tried.end(), by_time);
   for (const Tried& one : tried)
-    choice.why += text(
-        choice.why.empty() ? "" : "; ",
-        to_text(one.layout),
-        choice.why.empty() ? text(", the fastest of ", tried.size(), " tried: ") : ": ",
-        in_ms(one.step_s),
-        choice.why.empty() ? " a step" : "");
+    choice.why += text("; ", to_text(one.layout), ": ", in_ms(one.step_s));
   return choice;
 }
 
