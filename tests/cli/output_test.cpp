@@ -73,7 +73,7 @@ TEST(Output, SaysInItsOwnWordsWhatTheParserFound) {
       "expected --format to be one of grid, csv, got pdf");
   EXPECT_EQ(
       refused("schedule show x --ranks 2 --grace 1"),
-      "expected --grace or --ranks, got both");
+      "expected --ranks or --grace, got both");
 }
 
 }  // namespace

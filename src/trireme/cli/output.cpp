@@ -3,6 +3,7 @@
 #include <cstring>
 #include <iomanip>
 #include <optional>
+#include <sstream>
 #include <string_view>
 #include <vector>
 
@@ -37,19 +38,26 @@ std::string short_number(std::string number) {
   return number;
 }
 
+// The parser lists values before the options that they follow; the option is what is
+// wrong.
 std::string unknown_word(
-    const CLI::App& app, const std::string& command, const std::string& word) {
+    const CLI::App& app, const std::string& command, const std::string& words) {
+  std::istringstream in(words);
+  std::string word;
+  while (!word.starts_with("-") && in >> word) {
+  }
+  const bool option = word.starts_with("-");
   std::vector<std::string> names;
-  for (const CLI::Option* option : app.get_options())
-    for (const std::string& name : option->get_lnames())
+  for (const CLI::Option* one : app.get_options())
+    for (const std::string& name : one->get_lnames())
       names.push_back(text("--", name));
   return text(
       "expected ",
-      word.starts_with("-") ? "an option of " : "no further word for ",
+      option ? "an option of " : "no further word for ",
       command,
       ", got ",
       word,
-      word.starts_with("-") ? did_you_mean(word, names) : "");
+      option ? did_you_mean(word, names) : "");
 }
 
 // What is wrong with the value of an option.
@@ -84,7 +92,7 @@ std::string expectation(
     const CLI::App& app, const std::string& command, const std::string& what) {
   for (const char* known : {"argument was not expected: ", "were not expected: "})
     if (const auto extra = cut(what, known))
-      return unknown_word(app, command, extra->after.substr(0, extra->after.find(' ')));
+      return unknown_word(app, command, extra->after);
   if (what.ends_with(" is required"))
     return text(
         "expected ",
