@@ -17,6 +17,7 @@ trireme_add_script_test(tools.build_times_test tests/tools/build_times_test.py)
 trireme_add_script_test(tools.check_layers_test tests/tools/check_layers_test.py)
 trireme_add_script_test(tools.check_format_test tests/tools/check_format_test.py)
 trireme_add_script_test(tools.check_inventory_test tests/tools/check_inventory_test.py)
+trireme_add_script_test(tools.wheel_size_test tests/tools/wheel_size_test.py)
 trireme_add_script_test(script.trireme_test tests/script/trireme_test.py)
 
 if(TRIREME_PROGRAMS)

@@ -13,9 +13,11 @@ TEST(BenchTrain, CasesHaveNamesAndGoals) {
   std::set<std::string> names;
   for (const TrainCase& one : train_cases({})) {
     EXPECT_TRUE(names.insert(one.name).second) << one.name;
-    EXPECT_GT(one.goal, 1) << one.name;
+    // What is compared with the program itself cannot be better than that.
+    const bool own = one.kind == "crowd" || one.kind == "layout";
+    EXPECT_GT(one.goal, own ? 0.5 : 1) << one.name;
     EXPECT_GT(one.job.repetitions, 0) << one.name;
-    EXPECT_GE(one.plan.rounds, 7) << one.name;
+    EXPECT_GE(one.plan.rounds, own ? 3 : 7) << one.name;
   }
   for (const TrainCase& one : train_cases({.quick = true}))
     EXPECT_LE(one.plan.budget, std::chrono::seconds(15)) << one.name;

@@ -60,11 +60,12 @@ TEST(DoctorFront, SaysWhatItKnows) {
 TEST(DoctorFront, SaysWhatIsNotThere) {
   DoctorFacts facts;
   facts.shared_memory_problem = "[core] none";
-  facts.launch_problem = "[core] wanted RANK";
+  facts.launch_problem = "[core] expected RANK";
   const std::string out = to_text(facts);
   EXPECT_NE(out.find("shared memory   [core] none\n"), std::string::npos) << out;
   EXPECT_NE(out.find("GPU             none (no /dev/nvidia0 …)\n"), std::string::npos);
-  EXPECT_NE(out.find("launcher        wrong: [core] wanted RANK\n"), std::string::npos);
+  EXPECT_NE(
+      out.find("launcher        wrong: [core] expected RANK\n"), std::string::npos);
   EXPECT_NE(
       out.find("variables       no TRIREME_*, NCCL_* or GLOO_* is set\n"),
       std::string::npos);

@@ -35,15 +35,15 @@ TEST(RankCount, RefusesAnythingElse) {
        {"", "two", "2.5", " 2", "2 ", "+2", "0x2", "CPU", "99999999999", "1e3"}) {
     const std::string what = refusal(value, {});
     EXPECT_TRUE(
-        what.starts_with("[cli] wanted the number of ranks (-n) to be a whole "))
+        what.starts_with("[cli] expected the number of ranks (-n) to be a whole "))
         << what;
-    EXPECT_TRUE(what.ends_with(text("got \"", value, "\""))) << what;
+    EXPECT_TRUE(what.ends_with(text("got \"", value, "\"; for instance -n 4"))) << what;
   }
 }
 
 TEST(RankCount, NeedsAGpuToCountThem) {
   const std::string what = refusal("gpu", {.cores = 8, .gpus = 0});
-  EXPECT_TRUE(what.starts_with("[cli] wanted as many ranks as GPUs")) << what;
+  EXPECT_TRUE(what.starts_with("[cli] expected as many ranks as GPUs")) << what;
 }
 
 TEST(RankSources, CountTheVisibleGpus) {

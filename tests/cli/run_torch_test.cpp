@@ -38,7 +38,7 @@ TEST(RunTorchProcs, NamesAProgramThatCannotRun) {
       FAIL() << program << " ran";
     } catch (const NotSupported& error) {
       const std::string message = error.what();
-      EXPECT_TRUE(message.starts_with("[cli] wanted to run ")) << message;
+      EXPECT_TRUE(message.starts_with("[cli] expected to run ")) << message;
       EXPECT_NE(message.find(program.string()), std::string::npos) << message;
     }
 }

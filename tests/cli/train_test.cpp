@@ -48,7 +48,7 @@ TEST(Train, WrongWordsAreWrongUsage) {
 TEST(Train, DescribesAJobWithoutRunningIt) {
   const TorchOutcome outcome = run_train({"--dry-run", "--parallelism.ranks", "4"});
   EXPECT_EQ(outcome.code, 0) << outcome.err;
-  EXPECT_NE(outcome.out.find("4 ranks: 2 pipelines of 2"), std::string::npos)
+  EXPECT_NE(outcome.out.find("4 ranks: 4 pipelines of 1"), std::string::npos)
       << outcome.out;
 }
 

@@ -1,6 +1,6 @@
 """What README.md shows of `./trireme train` is what the program prints.
 
-The whole run takes minutes, and its numbers, its sample and its schedule differ from machine to
+A whole run takes minutes, and its numbers, its sample and its schedule differ from machine to
 machine: a short run must print the same kinds of lines, in the same order."""
 import pathlib
 import re
@@ -10,7 +10,7 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 # Every line of the README's output that begins like this must have its like.
-KINDS = ("model: gpt2, ", "ranks: ", "schedule: ", "held-out loss before: ", "step ",
+KINDS = ("layout: ", "model: gpt2, ", "ranks: ", "schedule: ", "held-out loss before: ", "step ",
          "the schedule, planned:", "the last step, measured:", "the last step:", "held-out loss: ", "a sample:", "written to ", "checkpoint: ",
          "sample it: ", "train on: ", "your text: ")
 
@@ -25,23 +25,38 @@ def kinds_of(output):
 
 
 def shown():
+    """The words of each run in README.md, and what it printed there."""
     readme = (ROOT / "README.md").read_text()
-    return re.search(r"```\n\$ \./trireme train\n(.*?)\n```", readme, re.DOTALL).group(1)
+    return re.findall(r"```\n\$ \./trireme (train[^\n]*)\n(.*?)\n```", readme, re.DOTALL)
 
 
-def main():
-    program = pathlib.Path(sys.argv[1]).resolve()
+def check(program, words, printed):
     with tempfile.TemporaryDirectory() as folder:
         run = subprocess.run(
-            [program, "train", "--training.steps", "2", "--training.global_batch_size", "8",
+            [program, *words.split(), "--training.steps", "2", "--training.global_batch_size", "8",
              "--validation.steps", "1"],
             cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=120,
             errors="replace")
     if run.returncode != 0:
-        sys.exit(f"trireme train ended with {run.returncode}:\n{run.stdout}")
-    wanted, got = kinds_of(shown()), kinds_of(run.stdout)
-    if wanted != got or set(wanted) != set(KINDS):
-        sys.exit(f"README.md shows lines like\n{wanted}\nbut the program printed\n{got}\n{run.stdout}")
+        sys.exit(f"trireme {words} ended with {run.returncode}:\n{run.stdout}")
+    # What stands behind dots is left out there.
+    there = [kinds_of(part) for part in re.split(r"(?m)^…\n", printed)]
+    got, rest = kinds_of(run.stdout), None
+    rest = list(got)
+    for part in there:
+        at = next((i for i in range(len(rest)) if rest[i:i + len(part)] == part), None)
+        if at is None or (part is there[0] and at != 0):
+            sys.exit(f"README.md shows for {words} lines like\n{part}\nbut the program printed\n{got}\n"
+                     f"{run.stdout}")
+        rest = rest[at + len(part):]
+    return [kind for part in there for kind in part]
+
+
+def main():
+    program = pathlib.Path(sys.argv[1]).resolve()
+    seen = {kind for words, printed in shown() for kind in check(program, words, printed)}
+    if seen != set(KINDS):
+        sys.exit(f"README.md shows no line like {sorted(set(KINDS) - seen)}")
 
 
 if __name__ == "__main__":

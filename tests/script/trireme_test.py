@@ -64,7 +64,15 @@ FAKES = {
 }
 VENV_PYTHON = LOG_CALL + """
     torch=${0%/bin/python}/torch
-    if [[ "$1 $2" == "-m pip" ]]; then
+    if [[ "$1 $2" == "-m pip" && $* == *--dry-run* ]]; then
+      # What the index has is in FAKE_INDEX: cpu, cuda, or nothing.
+      [[ $* == *+cpu* && ${FAKE_INDEX-cpu} == cpu || $* != *+cpu* && ${FAKE_INDEX-cpu} ]]
+    elif [[ $1 == tools/wheel_size.py ]]; then
+      case ${FAKE_INDEX-cpu} in
+        cpu) echo "torch-2.13.0+cpu.whl, 191 MB" ;;
+        *) echo "torch-2.13.0.whl, 888 MB, a CUDA build, several GB in all" ;;
+      esac
+    elif [[ "$1 $2" == "-m pip" ]]; then
       packages=${0%/bin/python}/lib/python3.11/site-packages
       for word in "$@"; do [[ $word == *==* ]] && mkdir -p "$packages/${word/==/-}.dist-info"; done
       mkdir -p "$torch/include/ATen/core" "$torch/lib"
@@ -75,7 +83,7 @@ VENV_PYTHON = LOG_CALL + """
     else
       exit 1
     fi\n"""
-PROGRAM = 'echo "program got $* in ${PWD##*/} with ${TRIREME_PYTHON##*/}"\n'
+PROGRAM = '[[ $1 == called ]] && echo "called as $TRIREME_CALLED_AS"\necho "program got $* in ${PWD##*/} with ${TRIREME_PYTHON##*/}"\n'
 
 
 class TriremeScript(unittest.TestCase):
@@ -141,6 +149,11 @@ class TriremeScript(unittest.TestCase):
             code, output, _ = self.run_script(word, "a b", "--x", cwd=here)
             self.assertEqual((code, output),
                              (0, f"program got {word} a b --x in elsewhere with python3\n"))
+
+    def test_the_program_knows_how_it_was_called(self):
+        output = subprocess.check_output(["./trireme", "called"], text=True, cwd=self.tree,
+                                         env=self.environment({}), stderr=subprocess.DEVNULL)
+        self.assertTrue(output.startswith("called as ./trireme\n"), output)
 
     def test_it_works_through_a_link(self):
         (self.box / "link").symlink_to(self.tree / "trireme")
@@ -217,7 +230,7 @@ class TriremeScript(unittest.TestCase):
         for wrong in ("empty", "/nowhere"):
             code, _, errors = self.run_script("doctor", TRIREME_TORCH=wrong)
             self.assertEqual(code, 2)
-            self.assertIn("wanted a folder with include/ATen and lib/libtorch_cpu.so", errors)
+            self.assertIn("expected a folder with include/ATen and lib/libtorch_cpu.so", errors)
             self.assertIn(f"'{wrong}'", errors)
         self.assertEqual(self.calls("cmake"), [])
 
@@ -237,7 +250,7 @@ class TriremeScript(unittest.TestCase):
                                               TRIREME_PIP_ARGS="--index-url https://x --quiet")
             self.assertEqual(code, 0)
             self.assertIn("with python\n", output)
-            self.assertIn("python -m pip install torch==2.13.0 --index-url https://x --quiet",
+            self.assertIn("python -m pip install torch==2.13.0+cpu --index-url https://x --quiet",
                           self.calls("python -m"))
             venv = self.tree / ".deps/venv"
             self.assertIn(f"cmake --fresh --preset release -DTRIREME_TORCH={venv / 'torch'}",
@@ -261,7 +274,32 @@ class TriremeScript(unittest.TestCase):
         self.run_script("doctor", FAKE_TORCH="")
         (self.tree / ".deps/torch").unlink()
         self.run_script("doctor", FAKE_TORCH="")
-        self.assertEqual(len(self.calls("python -m pip")), 1)
+        self.assertEqual(len(self.calls("python -m pip install torch==")), 1)
+
+    def test_cpu_build_is_taken_where_the_index_has_one(self):
+        code, _, errors = self.run_script("doctor", FAKE_TORCH="", TRIREME_PIP_ARGS="--quiet")
+        self.assertEqual(code, 0)
+        self.assertEqual(self.calls("python -m pip install torch=="),
+                         ["python -m pip install torch==2.13.0+cpu --quiet"])
+        self.assertIn("to be fetched: torch-2.13.0+cpu.whl, 191 MB\n", errors)
+        self.assertNotIn("CUDA", errors)
+
+    def test_size_is_said_before_a_cuda_build_begins(self):
+        code, _, errors = self.run_script("doctor", FAKE_TORCH="", FAKE_INDEX="cuda")
+        self.assertEqual(code, 0)
+        self.assertEqual(self.calls("python -m pip install torch=="),
+                         ["python -m pip install torch==2.13.0"])
+        size = errors.index("to be fetched: torch-2.13.0.whl, 888 MB, a CUDA build, several GB")
+        advice = errors.index('TRIREME_PIP_ARGS="--index-url https://download.pytorch.org/whl/cpu"')
+        self.assertLess(size, advice)
+        self.assertLess(advice, errors.index("trireme: pip install torch==2.13.0\n"))
+
+    def test_an_index_that_does_not_answer_is_left_to_pip(self):
+        code, _, errors = self.run_script("doctor", FAKE_TORCH="", FAKE_INDEX="")
+        self.assertEqual(code, 0)
+        self.assertEqual(self.calls("python -m pip install torch=="),
+                         ["python -m pip install torch==2.13.0"])
+        self.assertNotIn("to be fetched", errors)
 
     def test_second_call_asks_no_python_and_configures_nothing(self):
         self.run_script("doctor")

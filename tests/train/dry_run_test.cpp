@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "trireme/core/error.h"
+#include "trireme/train/layout_choice.h"
 #include "trireme/train/model_source.h"
 
 namespace trireme::train {
@@ -12,7 +13,8 @@ namespace {
 
 TEST(DryRun, DescribesTheDefaultJob) {
   Config config;
-  const std::string told = dry_run(config, describe_model(config, 256).plan, 2);
+  const std::string told =
+      dry_run(config, describe_model(config, 256).plan, {.pp = 2, .dp = 1});
   EXPECT_NE(told.find("model: gpt2, "), std::string::npos) << told;
   EXPECT_NE(told.find("2 ranks: 1 pipeline of 2"), std::string::npos) << told;
   EXPECT_NE(told.find("which needs most: "), std::string::npos) << told;
@@ -39,7 +41,8 @@ TEST(DryRun, LaysOutThousandsOfRanksInAMoment) {
   config.parallelism.pipeline_parallel_schedule = "1F1B";
   config.parallelism.pipeline_parallel_microbatch_size = 1;
   const auto start = std::chrono::steady_clock::now();
-  const std::string told = dry_run(config, describe_model(config, 256).plan, 4096);
+  const model::ModelPlan plan = describe_model(config, 256).plan;
+  const std::string told = dry_run(config, plan, choose_degrees(config, plan, 4096));
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(20));
   EXPECT_NE(told.find("405,"), std::string::npos) << told;
   EXPECT_NE(told.find("4096 ranks: 64 pipelines of 64"), std::string::npos) << told;
@@ -60,9 +63,11 @@ TEST(DryRun, CountsTheLogits) {
 TEST(DryRun, RefusesWhatTheJobWould) {
   Config config;
   const auto plan = describe_model(config, 256).plan;
-  EXPECT_THROW(dry_run(config, plan, 512 * 3), InvalidArgument);  // 32 samples
+  EXPECT_THROW(  // 16 samples
+      dry_run(config, plan, {.pp = 1, .dp = 3}),
+      InvalidArgument);
   config.parallelism.pipeline_parallel_schedule = "NoSuch";
-  EXPECT_THROW(dry_run(config, plan, 2), InvalidArgument);
+  EXPECT_THROW(dry_run(config, plan, {.pp = 2, .dp = 1}), InvalidArgument);
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include "trireme/train/progress.h"
 
+#include <algorithm>
 #include <sstream>
 
 #include <gtest/gtest.h>
@@ -57,6 +58,37 @@ TEST(Progress, TheBarStaysInItsLine) {
   progress.finish();
   EXPECT_NE(out.str().find("\r\033[Khello\n"), std::string::npos);
   EXPECT_TRUE(out.str().ends_with("\n"));
+}
+
+TEST(Progress, ANarrowTerminalKeepsTheTimeLeft) {
+  const std::string medium =
+      "step 20/600  loss 2.113  12,345 tokens/s  bubble 8.1 %  1:02 left";
+  const int columns = static_cast<int>(medium.size());
+  EXPECT_EQ(to_text(kStep, 600, 62, columns), medium);
+  EXPECT_EQ(
+      to_text(kStep, 600, 62, columns - 1),
+      "step 20/600  loss 2.113  12,345 tokens/s  1:02 left");
+  EXPECT_EQ(
+      to_text(kStep, 600, 62, -1),
+      "step 20/600  loss 2.113  12,345 tokens/s  1:02 left");
+  std::ostringstream out;
+  Progress progress(out, {.style = ProgressStyle::Bar, .steps = 600, .width = 60});
+  progress.show(kStep, 62);
+  EXPECT_NE(out.str().find("1:02 left"), std::string::npos) << out.str();
+}
+
+TEST(Progress, TheBarIsNotDrawnForEveryStepButEndsWithTheLast) {
+  std::ostringstream out;
+  Progress progress(out, {.style = ProgressStyle::Bar, .steps = 100'000});
+  constexpr int64_t kSteps = 20'000;
+  for (int64_t step = 1; step <= kSteps; ++step)
+    progress.show({.step = step}, 0);
+  progress.finish();
+  const std::string all = out.str();
+  EXPECT_LT(std::count(all.begin(), all.end(), '\r'), kSteps / 2);
+  const std::string last = all.substr(all.rfind('\r'));
+  EXPECT_NE(last.find("step 20000/100000"), std::string::npos) << last;
+  EXPECT_TRUE(last.ends_with("\n"));
 }
 
 TEST(Progress, StyleFollowsTheTerminal) {

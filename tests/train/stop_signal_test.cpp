@@ -7,8 +7,8 @@
 namespace trireme::train {
 namespace {
 
-TEST(StopSignal, BothSignalsRaiseIt) {
-  for (const int signal : {SIGTERM, SIGUSR1}) {
+TEST(StopSignal, EverySignalRaisesIt) {
+  for (const int signal : {SIGTERM, SIGUSR1, SIGINT}) {
     const StopSignal stop(75);
     stop.defer();
     EXPECT_FALSE(stop.raised());
@@ -20,7 +20,7 @@ TEST(StopSignal, BothSignalsRaiseIt) {
 }
 
 TEST(StopSignalDeath, LeavesAtOnceBeforeItIsDeferred) {
-  for (const int signal : {SIGTERM, SIGUSR1})
+  for (const int signal : {SIGTERM, SIGUSR1, SIGINT})
     EXPECT_EXIT(
         {
           const StopSignal stop(75);
@@ -30,13 +30,53 @@ TEST(StopSignalDeath, LeavesAtOnceBeforeItIsDeferred) {
         "");
 }
 
-TEST(StopSignal, GivesTheSignalsBack) {
+TEST(StopSignalDeath, ASecondCtrlCLeavesAtOnce) {
+  for (const int first : {SIGTERM, SIGINT})
+    EXPECT_EXIT(
+        {
+          const StopSignal stop(75);
+          stop.defer("stopping soon\n");
+          std::raise(first);
+          std::raise(SIGINT);
+        },
+        ::testing::ExitedWithCode(128 + SIGINT),
+        first == SIGINT ? "^stopping soon\n$" : "^$");
+}
+
+TEST(StopSignal, OtherSignalsMayComeTwice) {
+  const StopSignal stop(75);
+  stop.defer("stopping soon\n");
+  ::testing::internal::CaptureStderr();
+  for (const int signal : {SIGTERM, SIGTERM, SIGUSR1})
+    std::raise(signal);
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "");
+  EXPECT_TRUE(stop.raised());
+}
+
+TEST(StopSignal, LeavesAnIgnoredCtrlCAlone) {
   struct sigaction before {};
-  struct sigaction after {};
-  ::sigaction(SIGUSR1, nullptr, &before);
-  { const StopSignal stop(75); }
-  ::sigaction(SIGUSR1, nullptr, &after);
-  EXPECT_EQ(before.sa_handler, after.sa_handler);
+  struct sigaction ignored {};
+  ignored.sa_handler = SIG_IGN;
+  ::sigaction(SIGINT, &ignored, &before);
+  {
+    const StopSignal stop(75);
+    std::raise(SIGINT);  // would leave otherwise
+    stop.defer();
+    std::raise(SIGINT);
+    EXPECT_FALSE(stop.raised());
+  }
+  ::sigaction(SIGINT, &before, nullptr);
+}
+
+TEST(StopSignal, GivesTheSignalsBack) {
+  for (const int signal : {SIGTERM, SIGUSR1, SIGINT}) {
+    struct sigaction before {};
+    struct sigaction after {};
+    ::sigaction(signal, nullptr, &before);
+    { const StopSignal stop(75); }
+    ::sigaction(signal, nullptr, &after);
+    EXPECT_EQ(before.sa_handler, after.sa_handler);
+  }
 }
 
 }  // namespace

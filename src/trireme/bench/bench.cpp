@@ -89,14 +89,13 @@ const Bench& find_bench(const std::string& name) {
   std::string all;
   for (const std::string& one : names)
     all += text(all.empty() ? "" : ", ", one);
-  const std::string meant = nearest(name, names);
+  const std::string meant = did_you_mean(name, names);
   throw InvalidArgument(text(
       "[bench] expected a benchmark (",
       all,
       "), got ",
       in_quotes(name),
-      meant.empty() ? "; see trireme bench --help"
-                    : text("; did you mean ", meant, "?")));
+      meant.empty() ? "; see trireme bench --help" : meant));
 }
 
 // A run takes minutes: what would fail at its end should fail now.

@@ -1,12 +1,12 @@
 #include "trireme/bench/train.h"
 
-#include <cstdlib>
-#include <fstream>
 #include <iostream>
 #include <memory>
 
+#include "trireme/bench/exchange_folder.h"
 #include "trireme/bench/peer.h"
 #include "trireme/bench/side.h"
+#include "trireme/bench/train_runs.h"
 #include "trireme/bench/train_start.h"
 #include "trireme/core/error.h"
 #include "trireme/core/machine.h"
@@ -16,33 +16,6 @@ namespace trireme::bench {
 namespace {
 
 namespace fs = std::filesystem;
-
-/// A folder for what the two sides hand each other; goes with this object.
-class ExchangeFolder {
- public:
-  ExchangeFolder() {
-    std::string pattern = (fs::temp_directory_path() / "trireme-bench-XXXXXX").string();
-    if (::mkdtemp(pattern.data()) == nullptr)
-      throw Error(
-          text("[bench] expected to make ", pattern, ", got ", errno_text(errno)));
-    path_ = pattern;
-  }
-  ~ExchangeFolder() {
-    std::error_code ignored;
-    fs::remove_all(path_, ignored);
-  }
-  ExchangeFolder(const ExchangeFolder&) = delete;
-  ExchangeFolder& operator=(const ExchangeFolder&) = delete;
-
-  const fs::path& path() const { return path_; }
-  fs::path write(const std::string& name, const std::string& content) const {
-    std::ofstream(path_ / name, std::ios::binary) << content;
-    return path_ / name;
-  }
-
- private:
-  fs::path path_;
-};
 
 /// About what `trireme train` has when nothing is said.
 TrainJob small_model() {
@@ -160,6 +133,20 @@ class TrainSides {
   RankSide torch_;
 };
 
+// Whether a case is about the program as a whole, beside itself.
+bool runs_program(const TrainCase& one) {
+  return one.kind == "crowd" || one.kind == "layout";
+}
+
+Record measure_program(const MeasureOptions& options, const TrainCase& one) {
+  Record record = one.kind == "crowd"
+                      ? measure_crowd(options.program, one.ranks, one.plan.rounds)
+                      : measure_layout(options.program, one.job.batch, one.plan.rounds);
+  record.name = one.name;
+  record.goal = one.goal;
+  return record;
+}
+
 }  // namespace
 
 std::vector<TrainCase> train_cases(const MeasureOptions& options) {
@@ -172,6 +159,7 @@ std::vector<TrainCase> train_cases(const MeasureOptions& options) {
         .budget = options.quick ? seconds(15) : budget};
   };
   const RoundPlan steps = plan(3, 9, seconds(60));
+  const RoundPlan runs = plan(1, 3, seconds(60));
   TrainJob pipeline{.warm_up = 0, .repetitions = 2};
   TrainJob parallel = pipeline;
   parallel.layout = "data parallel";
@@ -197,7 +185,27 @@ std::vector<TrainCase> train_cases(const MeasureOptions& options) {
        .job = sampled,
        .ranks = 1,
        .goal = 1.5,
-       .plan = plan(5, 20, seconds(20))}};
+       .plan = plan(5, 20, seconds(20))},
+      {.name = "4 ranks on 2 cores, beside 2 ranks there",
+       .kind = "crowd",
+       .ranks = 4,
+       .goal = 0.7,
+       .plan = runs},
+      {.name = "8 ranks on 2 cores, beside 2 ranks there",
+       .kind = "crowd",
+       .ranks = 8,
+       .goal = 0.7,
+       .plan = runs},
+      {.name = "layout chosen for a batch of 16, beside the best",
+       .kind = "layout",
+       .job = {.batch = 16},
+       .goal = 0.95,
+       .plan = runs},
+      {.name = "layout chosen for a batch of 64, beside the best",
+       .kind = "layout",
+       .job = {.batch = 64},
+       .goal = 0.95,
+       .plan = runs}};
 }
 
 int64_t tokens_of(const TrainJob& job) {
@@ -220,15 +228,18 @@ BenchReport bench_train(const MeasureOptions& options) {
     // Cases of a kind share processes; others would be disturbed by idle ones.
     if (kind != one.kind) {
       sides.reset();
-      sides = std::make_unique<TrainSides>(options, peer, one.ranks);
+      if (!runs_program(one))
+        sides = std::make_unique<TrainSides>(options, peer, one.ranks);
       kind = one.kind;
     }
-    report.records.push_back(sides->measure(one));
+    report.records.push_back(
+        sides ? sides->measure(one) : measure_program(options, one));
     Record& record = report.records.back();
     record.bench = "train";
     record.machine = machine;
     record.load = load;
-    peer.missing = sides->missing();
+    if (sides)
+      peer.missing = sides->missing();
   }
   report.no_peer = peer.missing;
   return report;

@@ -11,8 +11,9 @@ namespace trireme::bench {
 /// What is measured, and what is asked of it.
 struct TrainCase {
   std::string name;
-  /// "start": from the command to the first step, in microseconds. Else an op of
-  /// TrainJob, in tokens a second.
+  /// "start": from the command to the first step, in microseconds. "crowd" and
+  /// "layout": train_runs.h. Else an op of TrainJob. All but the first in tokens a
+  /// second.
   std::string kind = "step";
   TrainJob job;
   int ranks = 2;

@@ -148,7 +148,7 @@ void add_doctor(CLI::App& app, int& exit_code) {
   };
   auto arguments = std::make_shared<Arguments>();
   CLI::App* sub =
-      app.add_subcommand("doctor", "Tell what libtorch and this build have");
+      app.add_subcommand("doctor", "Report what libtorch and this build have");
   sub->footer("Example:\n  trireme doctor --flight DIR");
   sub->add_flag("--json", arguments->json, "Print one JSON object");
   const CLI::Option* flight =

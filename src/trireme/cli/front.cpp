@@ -54,7 +54,7 @@ constexpr std::array kCommands = {
         .program = "trireme-bench"},
     Command{
         .name = "doctor",
-        .does = "Tell what this machine, this build and the environment have",
+        .does = "Report what this machine, this build and the environment have",
         .example = "trireme doctor"},
 };
 
@@ -81,7 +81,7 @@ std::string footer() {
       "  trireme doctor --flight DIR    who diverged, from the records of a stopped "
       "job\n"
       "\n"
-      "trireme COMMAND --help tells more of a command.\n"
+      "trireme COMMAND --help explains a command.\n"
       "Exit codes: 0 done, 1 failed, 2 wrong usage, 75 stopped but ready to go on, "
       "128+n after signal n.";
   return out;
@@ -150,11 +150,9 @@ int refuse_command(const std::string& word, std::ostream& err) {
   std::string all;
   for (const std::string& name : command_names())
     all += (all.empty() ? "" : ", ") + name;
-  err << "trireme: [cli] wanted a command (" << all << "), got " << in_quotes(word);
-  if (const std::string meant = nearest(word, command_names()); !meant.empty())
-    err << "; did you mean \"trireme " << meant << "\"? See trireme --help\n";
-  else
-    err << "; see trireme --help\n";
+  err << "trireme: [cli] expected a command (" << all << "), got " << in_quotes(word);
+  const std::string meant = did_you_mean(word, command_names());
+  err << (meant.empty() ? "; see trireme --help" : meant) << "\n";
   return kWrongUsage;
 }
 

@@ -1,4 +1,5 @@
 // The program `trireme`: see front.h.
+#include <cstdlib>
 #include <iostream>
 #include <string>
 #include <vector>
@@ -6,6 +7,9 @@
 #include "trireme/cli/front.h"
 
 int main(int argc, char** argv) {
+  // What is printed to be pasted begins with it; ./trireme has said how it was called.
+  if (argc > 0)
+    ::setenv("TRIREME_CALLED_AS", argv[0], /*replace=*/0);
   const int code = trireme::cli::run_front(
       std::vector<std::string>(argv + (argc > 0 ? 1 : 0), argv + argc),
       std::cout,

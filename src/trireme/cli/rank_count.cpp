@@ -57,7 +57,7 @@ int parse_rank_count(const std::string& value, const RankSources& sources) {
   if (value == "gpu" || value == "auto") {
     if (sources.gpus == 0)
       throw InvalidArgument(
-          "[cli] wanted as many ranks as GPUs, got a machine without one that can be "
+          "[cli] expected as many ranks as GPUs, got a machine without one that can be "
           "used (no /dev/nvidia0, or CUDA_VISIBLE_DEVICES hides it); give a number, or "
           "\"cpu\"");
     return sources.gpus;
@@ -65,10 +65,11 @@ int parse_rank_count(const std::string& value, const RankSources& sources) {
   const auto count = parse_number<int>(value);
   if (!count)
     throw InvalidArgument(text(
-        "[cli] wanted the number of ranks (-n) to be a whole number, \"auto\", \"cpu\" "
-        "or "
-        "\"gpu\", got ",
-        in_quotes(value)));
+        "[cli] expected the number of ranks (-n) to be a whole number, \"auto\", "
+        "\"cpu\" "
+        "or \"gpu\", got ",
+        in_quotes(value),
+        "; for instance -n 4"));
   return *count;
 }
 

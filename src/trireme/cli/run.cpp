@@ -49,14 +49,14 @@ void check_nodes(const std::string& nodes) {
       (colon != std::string::npos &&
        !is_count(std::string_view(nodes).substr(colon + 1))))
     throw InvalidArgument(text(
-        "[cli] wanted --nnodes to be a number of hosts of at least 1, got ",
-        in_quotes(nodes)));
+        "[cli] expected --nnodes to be a number of hosts of at least 1, got ",
+        in_quotes(nodes),
+        "; leave it out, or give 1"));
   throw NotSupported(text(
-      "[cli] wanted --nnodes 1, got ",
+      "[cli] expected --nnodes 1, got ",
       nodes,
-      "; this launcher starts ranks on one host only so far: for several, use mpirun, "
-      "or "
-      "srun --mpi=pmix"));
+      "; this launcher starts ranks on one host only: for several, use mpirun, or srun "
+      "--mpi=pmix"));
 }
 
 // The parser takes an option that does not exist for the program.
@@ -67,20 +67,22 @@ void check_not_option(const std::string& word, const CLI::App& run) {
   for (const CLI::Option* option : run.get_options())
     for (const std::string& name : option->get_lnames())
       names.push_back(text("--", name));
-  const std::string close = nearest(word, names);
+  const std::string meant = did_you_mean(word, names);
   throw InvalidArgument(text(
-      "[cli] wanted an option of trireme run or a program, got ",
+      "[cli] expected an option of trireme run or a program, got ",
       in_quotes(word),
       word == "-m"    ? "; Python modules run as: -- python3 -m MODULE"
-      : close.empty() ? "; see trireme run --help"
-                      : text("; did you mean ", close, "?")));
+      : meant.empty() ? "; see trireme run --help"
+                      : meant));
 }
 
 launch::Options to_options(const RunArguments& arguments) {
   check_nodes(arguments.nodes);
   if (!std::isfinite(arguments.grace_seconds))  // no number is outside of any range
     throw InvalidArgument(text(
-        "[cli] wanted --grace to be a time in seconds, got ", arguments.grace_seconds));
+        "[cli] expected --grace to be a time in seconds, got ",
+        arguments.grace_seconds,
+        "; give one from 0 to 86400"));
   launch::Options options{
       .ranks =
           parse_rank_count(arguments.ranks, rank_sources(Environment::of_process())),
@@ -111,16 +113,16 @@ void add_torchrun_options(CLI::App& run, RunArguments& arguments) {
   add("--nnodes", arguments.nodes, "Hosts; more than 1 is for mpirun or srun")
       ->type_name("N");
   run.add_flag_callback(
-         "--standalone", [] {}, "One host, a free port: what happens anyway")
+         "--standalone", [] {}, "One host and a free port, which is the default")
       ->group(group);
   run.add_flag_callback(
          both("--no-python"),
          [] {},
-         "PROGRAM is no Python script: it never is one here")
+         "PROGRAM is not a Python script, which is the default")
       ->group(group);
   add(both("--max-restarts"),
       arguments.max_restarts,
-      "Start all ranks again after a failure, so many times")
+      "How often all ranks are started again after a failure")
       ->check(CLI::Range(0, 1'000'000).description(""))
       ->type_name("N");
   add(both("--log-dir"), arguments.log_dir, "The folder for --redirects and --tee")
@@ -131,16 +133,14 @@ void add_torchrun_options(CLI::App& run, RunArguments& arguments) {
       ->type_name("WHAT");
   add("-t,--tee", arguments.tee, "To files and here, each line with its rank")
       ->type_name("WHAT");
-  add(both("--rdzv-id"),
-      arguments.run_id,
-      "What tells this job from others; else made up")
+  add(both("--rdzv-id"), arguments.run_id, "The id of this job; made up if not given")
       ->type_name("ID");
   add(both("--master-addr"), arguments.master_addr, "MASTER_ADDR for the ranks")
       ->type_name("HOST")
       ->capture_default_str();
   add(both("--master-port"),
       arguments.master_port,
-      "MASTER_PORT for the ranks; else a free one")
+      "MASTER_PORT for the ranks; a free one if not given")
       ->check(CLI::Range(1, 65535).description(""))
       ->type_name("PORT");
 }
@@ -190,7 +190,7 @@ void add_run_options(CLI::App& run, RunArguments& arguments) {
     arguments.command.insert(arguments.command.begin(), before.begin(), before.end());
     if (arguments.command.empty())
       throw InvalidArgument(
-          "[cli] wanted a program to run, got none; write it behind the options: "
+          "[cli] expected a program to run, got none; write it after the options: "
           "trireme run -n 2 -- ./program");
   });
 }

@@ -30,7 +30,7 @@ struct RunArguments {
   bool dashes = false;
 };
 
-/// Takes what stands behind the first -- for the command, and gives the words before
+/// Takes what comes after the first -- for the command, and gives the words before
 /// it, which are for the parser.
 std::vector<std::string> split_command(
     const std::vector<std::string>& words, RunArguments& arguments);

@@ -179,7 +179,7 @@ void add_options(CLI::App& sub, SampleArguments& arguments) {
   auto* prompt = sub.add_option(
                         "--prompt",
                         arguments.prompt,
-                        "Where the text begins; else at the start of a line")
+                        "What the text begins with; if not given, a new line")
                      ->type_name("TEXT");
   sub.add_option("--prompt-ids", arguments.prompt_ids, "The same as tokens: 1,2,3")
       ->type_name("IDS")
@@ -191,14 +191,15 @@ void add_options(CLI::App& sub, SampleArguments& arguments) {
       ->capture_default_str();
   sub.add_option("--top-k", options.top_k, "Only the K likeliest; 0: all")
       ->capture_default_str();
-  sub.add_option("--top-p", options.top_p, "Only the likeliest that have P together")
+  sub.add_option(
+         "--top-p",
+         options.top_p,
+         "Only the likeliest tokens that have probability P together")
       ->capture_default_str();
   sub.add_option("--seed", options.seed, "The same seed gives the same text")
       ->capture_default_str();
   sub.add_option(
-         "--stop",
-         arguments.stop,
-         "End when this text has come, beside the model's own ends")
+         "--stop", arguments.stop, "Stop after this text, as at the model's own end")
       ->type_name("TEXT");
   sub.add_option("--format", arguments.format, "text or json")
       ->check(CLI::IsMember({"text", "json"}))

@@ -25,7 +25,8 @@ int run_schedule(
     return simulate_schedule(arguments, out);
   return plan_schedule(arguments, out, err);
 } catch (const std::bad_alloc&) {
-  err << "trireme: [cli] wanted memory for this schedule, got none; make it smaller\n";
+  err << "trireme: [cli] expected memory for this schedule, got none; make it "
+         "smaller\n";
   return kWrongUsage;
 } catch (const InvalidArgument& error) {
   err << "trireme: " << error.what() << "\n";

@@ -30,7 +30,7 @@ sched::Buffers parse_buffers(const std::string& word) {
   const auto messages = parse_number<int>(word);
   if (!messages || *messages < 0)
     throw InvalidArgument(text(
-        "[cli] wanted --buffers to be a number, unbounded or rendezvous, got ",
+        "[cli] expected --buffers to be a number, unbounded or rendezvous, got ",
         in_quotes(word)));
   return {.messages = *messages};
 }
@@ -43,7 +43,7 @@ int check_schedule(const ScheduleArguments& arguments, std::ostream& out) {
   sched::validate(schedule);
   if (arguments.lowered && !schedule.lowered)
     throw InvalidArgument(text(
-        "[cli] wanted a lowered schedule, got ",
+        "[cli] expected a lowered schedule, got ",
         in_quotes(arguments.what),
         " without sends and receives; leave out --lowered"));
   const bool was_lowered = schedule.lowered;

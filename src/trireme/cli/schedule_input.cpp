@@ -21,8 +21,9 @@ double parse_bandwidth(const std::string& word) {
   const auto value = parse_number<double>(word);
   if (!value || !(*value > 0))
     throw InvalidArgument(text(
-        "[cli] wanted --bandwidth to be a number above 0 or inf, got ",
-        in_quotes(word)));
+        "[cli] expected --bandwidth to be a number above 0 or inf, got ",
+        in_quotes(word),
+        "; give bytes for each unit of time"));
   return *value;
 }
 
@@ -32,18 +33,18 @@ bool is_file(const std::string& what) {
 
 // What the words say of a file's size has to be true.
 void check_size(
-    const ScheduleArguments& arguments, const char* option, int wanted, int64_t got) {
-  if (wanted != 0 && wanted != got)
+    const ScheduleArguments& arguments, const char* option, int asked, int64_t got) {
+  if (asked != 0 && asked != got)
     throw InvalidArgument(text(
-        "[cli] wanted ",
+        "[cli] expected ",
         in_quotes(arguments.what),
         " to fit ",
         option,
         " ",
-        wanted,
+        asked,
         ", got ",
         got,
-        "; the option can be left out"));
+        "; leave the option out"));
 }
 
 sched::Schedule load_file(const ScheduleArguments& arguments) {
@@ -66,14 +67,13 @@ std::string read_input(const std::string& path) {
   std::error_code error;
   if (!std::filesystem::is_regular_file(path, error))
     throw InvalidArgument(text(
-        "[cli] wanted a file, got ",
+        "[cli] expected a file, got ",
         in_quotes(path),
-        ": ",
-        std::filesystem::exists(path, error) ? "it is no regular file"
-                                             : "there is no such file"));
+        std::filesystem::exists(path, error) ? ", which is not a regular file"
+                                             : ", which does not exist"));
   if (!std::ifstream(path))
     throw InvalidArgument(
-        text("[cli] wanted to read ", in_quotes(path), ": ", errno_text(errno)));
+        text("[cli] expected to read ", in_quotes(path), ", got ", errno_text(errno)));
   return read_text_file(path).value_or("");
 }
 
@@ -103,10 +103,11 @@ sched::Schedule read_schedule(
     return load_file(arguments);
   if (arguments.ranks == 0 || arguments.microbatches == 0)
     throw InvalidArgument(text(
-        "[cli] wanted --ranks and --microbatches for ",
+        "[cli] expected --ranks and --microbatches for ",
         in_quotes(arguments.what),
         ", got ",
-        arguments.ranks != 0 || arguments.microbatches != 0 ? "only one" : "neither"));
+        arguments.ranks != 0 || arguments.microbatches != 0 ? "only one" : "neither",
+        "; give both"));
   const sched::ScheduleSize size{
       .ranks = arguments.ranks,
       .microbatches = arguments.microbatches,

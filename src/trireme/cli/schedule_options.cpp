@@ -28,7 +28,7 @@ CLI::Validator at_least_one() {
         int value = 0;
         if (CLI::detail::lexical_cast(word, value) && value >= 1)
           return {};
-        return "wanted a whole number of at least 1, got " + word;
+        return "expected a whole number of at least 1, got " + word;
       },
       "");
 }
@@ -37,7 +37,7 @@ CLI::Validator at_least_one() {
 CLI::Validator not_empty() {
   return CLI::Validator(
       [](const std::string& word) -> std::string {
-        return word.empty() ? "wanted the name of a file, got \"\"" : "";
+        return word.empty() ? "expected the name of a file, got \"\"" : "";
       },
       "");
 }
@@ -67,7 +67,7 @@ void add_size(CLI::App& word, ScheduleArguments& arguments) {
       "--stages-per-rank",
       "V",
       arguments.stages_per_rank,
-      "Stages of each rank; else what the schedule is made for");
+      "Stages of each rank; if not given, as many as the schedule is made for");
 }
 
 // CLI::NonNegativeNumber lets nan through.
@@ -78,7 +78,7 @@ CLI::Validator at_least_zero() {
         if (CLI::detail::lexical_cast(word, value) && value >= 0 &&
             std::isfinite(value))
           return {};
-        return "wanted a number of at least 0, got " + word;
+        return "expected a number of at least 0, got " + word;
       },
       "");
 }
@@ -99,10 +99,12 @@ void add_costs(CLI::App& word, ScheduleArguments& arguments) {
       ->excludes(file);
   add("--input-grad", arguments.input_grad, "Time of I")->excludes(file);
   add("--weight-grad", arguments.weight_grad, "Time of W")->excludes(file);
-  add("--backward", arguments.backward, "Time of B; else that of I and W together")
+  add("--backward",
+      arguments.backward,
+      "Time of B; if not given, that of I and W together")
       ->excludes(file);
   add("--latency", arguments.latency, "Time that every message takes");
-  word.add_option("--bandwidth", arguments.bandwidth, "Bytes a unit of time, or inf")
+  word.add_option("--bandwidth", arguments.bandwidth, "Bytes per unit of time, or inf")
       ->type_name("X")
       ->capture_default_str();
   add("--message-bytes", arguments.message_bytes, "Size of a message");
@@ -139,7 +141,7 @@ void add_check(CLI::App& schedule, ScheduleArguments& arguments) {
       ->type_name("FILE.csv")
       ->required();
   check->add_flag(
-      "--lowered", arguments.lowered, "Insist that it has sends and receives already");
+      "--lowered", arguments.lowered, "Require that it has sends and receives already");
   check
       ->add_option(
           "--buffers",
@@ -159,14 +161,13 @@ void add_check(CLI::App& schedule, ScheduleArguments& arguments) {
     all += (all.empty() ? "" : ", ") + names.back();
   }
   const auto got = schedule.remaining();
-  const std::string meant = got.empty() ? "" : nearest(got[0], names);
   throw CLI::RequiredError(
       text(
-          "wanted a command (",
+          "expected a command (",
           all,
           "), got ",
           got.empty() ? "none" : in_quotes(got[0]),
-          meant.empty() ? "" : text(" (did you mean \"", meant, "\"?)")),
+          got.empty() ? "" : did_you_mean(got[0], names)),
       CLI::ExitCodes::RequiredError);
 }
 
@@ -190,8 +191,8 @@ void add_schedule_options(CLI::App& schedule, ScheduleArguments& arguments) {
   simulate->footer(
       "Example: trireme schedule simulate ZB-H1 --ranks 8 --microbatches 32 --latency "
       "0.1");
-  CLI::App* plan =
-      schedule.add_subcommand("plan", "Rank schedules, stages a rank and microbatches");
+  CLI::App* plan = schedule.add_subcommand(
+      "plan", "Compare schedules, stages per rank and numbers of microbatches");
   add_count(*plan, "--ranks", "P", arguments.ranks, "Ranks of the pipeline")
       ->required();
   add_count(
@@ -199,9 +200,10 @@ void add_schedule_options(CLI::App& schedule, ScheduleArguments& arguments) {
       "--microbatches",
       "M",
       arguments.microbatches,
-      "Only so many; else several numbers");
+      "Microbatches of a step; if not given, several numbers are compared");
   add_costs(*plan, arguments);
-  plan->add_option("--memory-limit", arguments.memory_limit, "Bytes a rank")
+  plan->add_option(
+          "--memory-limit", arguments.memory_limit, "Bytes that a rank may use")
       ->check(at_least_zero())
       ->type_name("BYTES");
   add_format(*plan, arguments, {"text", "json"});

@@ -21,8 +21,7 @@ constexpr std::chrono::minutes kGrace{2};
 
 int run_rank(const RankBody& body) {
   memory::install_caching_allocator();
-  // The launcher has given this process cores of its own.
-  at::set_num_threads(available_cores());
+  at::set_num_threads(rank_threads(Environment::of_process(), available_cores()));
   try {
     const comm::Group world = comm::init();
     const int code = body(world);
@@ -42,8 +41,10 @@ bool is_rank() {
 }
 
 int run_ranks(int ranks, const RankBody& body) {
-  if (ranks == 1 || is_rank())
-    return run_rank(body);
+  return ranks == 1 || is_rank() ? run_rank(body) : fork_ranks(ranks, body);
+}
+
+int fork_ranks(int ranks, const RankBody& body) {
   ::prctl(PR_SET_CHILD_SUBREAPER, 1);
   return launch::spawn(
              {.ranks = ranks, .grace = kGrace}, [&](int) { return run_rank(body); })

@@ -19,4 +19,7 @@ bool is_rank();
 /// started threads.
 int run_ranks(int ranks, const RankBody& body);
 
+/// The same, but always on forks, one rank too: this process stays as it is.
+int fork_ranks(int ranks, const RankBody& body);
+
 }  // namespace trireme::cli

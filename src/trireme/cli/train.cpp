@@ -1,11 +1,14 @@
 #include "trireme/cli/train.h"
 
+#include <algorithm>
+#include <filesystem>
 #include <iostream>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
 
+#include "trireme/cli/layout_trials.h"
 #include "trireme/cli/output.h"
 #include "trireme/cli/torch_ranks.h"
 #include "trireme/core/environment.h"
@@ -17,7 +20,6 @@
 #include "trireme/train/config_keys.h"
 #include "trireme/train/config_origin.h"
 #include "trireme/train/dry_run.h"
-#include "trireme/train/layout.h"
 #include "trireme/train/model_source.h"
 #include "trireme/train/stop_signal.h"
 #include "trireme/train/token_sources.h"
@@ -83,27 +85,60 @@ std::string way_on(const train::Config& config) {
              : "; start the job again";
 }
 
-int run_training(train::Config config, int ranks) {
+void show_choice(const train::Config& config, const train::LayoutChoice& choice) {
+  if (!choice.why.empty() && config.metrics.progress != "none")
+    std::cerr << "layout: " << choice.why << std::endl;
+}
+
+// As ./trireme, or the shell, has called it.
+std::string called_as() {
+  const Environment env = Environment::of_process();
+  return std::string(env.find("TRIREME_CALLED_AS").value_or("trireme"));
+}
+
+constexpr const char* kStopping =
+    "stopping after this step, with a checkpoint; Ctrl-C again stops at once\n";
+constexpr const char* kStoppingBelowBar =
+    "\r\033[Kstopping after this step, with a checkpoint; Ctrl-C again stops at once\n";
+
+int run_training(const TrainPlan& plan) {
   // Ranks inherit it: told to stop while they start, they end as one that can go on.
   const train::StopSignal stop(launch::kResumable);
   const int width = terminal_width();
-  if (config.metrics.progress == "auto" && width > 0)
-    config.metrics.progress = "bar";
-  return run_ranks(ranks, [&](const comm::Group& world) {
-    stop.defer();
+  const bool given = is_rank();  // then there is a world already, to be shared out
+  train::LayoutChoice choice;
+  if (!given) {
+    const LayoutTrials trials = try_layouts(plan);
+    if (trials.stopped != 0)
+      return trials.stopped;
+    choice = trials.choice;
+    show_choice(plan.config, choice);
+  }
+  const auto body = [&](const comm::Group& world) {
+    const bool leads = world.rank() == 0;
+    stop.defer(!leads ? nullptr : width > 0 ? kStoppingBelowBar : kStopping);
+    if (given) {
+      choice = try_layouts(plan, world);
+      if (leads)
+        show_choice(plan.config, choice);
+    }
     try {
       const train::TrainResult result = train::train(
           world,
-          config,
+          plan.config,
           {.progress = &std::cerr,
            .report = &std::cout,
+           .terminal = width > 0,
            .width = width > 0 ? width : 80,
+           .degrees = choice.layout.degrees,
+           .program = called_as(),
            .should_stop = [&stop] { return stop.raised(); }});
       return result.stopped ? launch::kResumable : 0;
     } catch (const PeerError& error) {
-      throw PeerError(error.rank(), error.what() + way_on(config));
+      throw PeerError(error.rank(), error.what() + way_on(plan.config));
     }
-  });
+  };
+  return run_ranks(choice.layout.degrees.ranks(), body);
 }
 
 // Opens what costs nothing to open: a text for a BPE tokenizer would be read whole.
@@ -114,44 +149,79 @@ void check_files(const train::Config& config, const data::Tokenizer* tokenizer) 
     train::find_resume(config, "");
 }
 
+// What there is to share out. In a world that is there already all ranks must come to
+// the same list, so nothing of a single rank's counts.
+train::LayoutRoom room_of(const train::Config& config, const LaunchEnv& launched) {
+  if (launched.launcher != Launcher::None)
+    return {.ranks = launched.world_size, .cores = launched.world_size, .threads = 1};
+  const Environment env = Environment::of_process();
+  return {
+      .ranks = static_cast<int>(config.parallelism.ranks),
+      .cores = available_cores(),
+      .threads = env.has("OMP_NUM_THREADS") ? rank_threads(env, available_cores()) : 0,
+      .memory_bytes = static_cast<double>(available_memory_bytes())};
+}
+
+// The layout of the checkpoint that a job goes on from, where it is still possible: so
+// that it goes on bit for bit.
+void keep_layout(TrainPlan& plan) {
+  const train::Config& config = plan.config;
+  const auto checkpoint = train::find_resume(
+      config, std::filesystem::path(config.job.dump_folder) / config.checkpoint.folder);
+  const auto before = checkpoint ? train::saved_degrees(*checkpoint) : std::nullopt;
+  if (!before)
+    return;
+  const auto same =
+      std::find_if(plan.layouts.begin(), plan.layouts.end(), [&](const auto& one) {
+        return one.degrees == *before;
+      });
+  if (same != plan.layouts.end())
+    plan.layouts = {*same};
+}
+
+// All that can be wrong is found here, before ranks start. Gives the job in words.
+std::string check_job(TrainPlan& plan) {
+  const train::Config& config = plan.config;
+  const auto tokenizer = train::open_tokenizer(config);
+  const auto model =
+      train::describe_model(config, train::vocabulary_of(tokenizer.get()));
+  train::check_demo_values(config, model);
+  plan.model = model.plan;
+  check_files(config, tokenizer.get());
+  const LaunchEnv launched = read_launch_env(Environment::of_process());
+  plan.layouts = train::list_layouts(config, plan.model, room_of(config, launched));
+  keep_layout(plan);
+  return train::dry_run(config, plan.model, plan.layouts.front().degrees);
+}
+
 int run(const TrainArguments& arguments, const std::vector<std::string>& words) {
   if (arguments.help_keys) {
     std::cout << list_keys();
     return 0;
   }
-  train::Config config;
-  int ranks = 1;
+  TrainPlan plan;
   try {
-    config = read_config(words);
+    plan.config = read_config(words);
   } catch (const Error& error) {
     std::cerr << "trireme: " << error.what() << "\n";
     return kWrongUsage;
   }
   if (arguments.print_config) {
-    std::cout << train::to_toml(config);
+    std::cout << train::to_toml(plan.config);
     return 0;
   }
   try {
-    const LaunchEnv launched = read_launch_env(Environment::of_process());
-    ranks = is_rank() ? launched.world_size
-                      : train::fitting_ranks(config, available_cores());
-    // All that can be wrong is found before ranks start.
-    const auto tokenizer = train::open_tokenizer(config);
-    const auto model =
-        train::describe_model(config, train::vocabulary_of(tokenizer.get()));
-    train::check_demo_values(config, model);
-    check_files(config, tokenizer.get());
-    const std::string described = train::dry_run(config, model.plan, ranks);
+    const std::string described = check_job(plan);
     if (arguments.dry_run) {
-      if (launched.rank == 0)
+      if (read_launch_env(Environment::of_process()).rank == 0)
         std::cout << described;
       return 0;
     }
   } catch (const Error& error) {
-    std::cerr << "trireme: " << train::with_origins(config, error.what()) << "\n";
+    std::cerr << "trireme: " << train::with_origins(plan.config, error.what()) << "\n";
     return kWrongUsage;
   }
-  return run_training(config, ranks);
+  return run_training(plan);
 }
 
 }  // namespace
@@ -177,9 +247,8 @@ void add_train(CLI::App& app, int& exit_code) {
       "  trireme train job.toml --checkpoint.resume auto\n"
       "  trireme train job.toml --parallelism.ranks 4096 --dry-run\n"
       "\n"
-      "Exit codes: 0 done, 1 failed, 2 wrong config, 75 stopped by SIGTERM or SIGUSR1 "
-      "with a\n"
-      "checkpoint to go on from.");
+      "Exit codes: 0 done, 1 failed, 2 wrong config, 75 stopped by Ctrl-C, SIGTERM or\n"
+      "SIGUSR1 with a checkpoint to go on from.");
   sub->callback(
       [sub, arguments, &exit_code] { exit_code = run(*arguments, sub->remaining()); });
 }

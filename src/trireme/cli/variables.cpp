@@ -102,6 +102,8 @@ std::vector<VariableNote> note_variables(const Environment& env) {
   using Prefixes = std::initializer_list<std::string_view>;
   for (const auto prefix : Prefixes{kPrefix, "NCCL_", "GLOO_"})
     for (const auto& [name, value] : env.with_prefix(prefix)) {
+      if (name == "TRIREME_CALLED_AS")
+        continue;  // set by this program, not by a person
       VariableNote& note = notes.emplace_back(
           VariableNote{.name = name, .value = is_secret(name) ? kHidden : value});
       if (name.starts_with("NCCL_"))

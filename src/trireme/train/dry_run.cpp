@@ -33,9 +33,8 @@ std::string memory_line(const MemoryEstimate& memory) {
 
 }  // namespace
 
-std::string dry_run(const Config& config, const model::ModelPlan& plan, int ranks) {
-  const Degrees degrees =
-      choose_degrees(config.parallelism, ranks, static_cast<int>(plan.layers.size()));
+std::string dry_run(
+    const Config& config, const model::ModelPlan& plan, const Degrees& degrees) {
   const BatchShape batch = choose_batch(config, degrees);
   const auto costs = estimate_layers(plan, config, batch);
   const Layout layout = first_layout(config, degrees, batch, costs);

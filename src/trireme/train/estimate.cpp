@@ -1,11 +1,29 @@
 #include "trireme/train/estimate.h"
 
+#include <algorithm>
+
 #include "trireme/sched/index.h"
 #include "trireme/sched/simulate.h"
 #include "trireme/train/model_source.h"
 
 namespace trireme::train {
 namespace {
+
+// What a core computes in a second, in the unit of estimate_layers().
+constexpr double kCoreSpeed = 60;
+// What every further thread of a rank takes from the others: to start and to wait.
+constexpr double kThreadLoss = 0.06;
+// Starting the kernels of a layer: for its forward, and for each half of its backward.
+constexpr double kLayerStart = 60e-6;
+// Bytes a second that a core reads and writes, and all cores together.
+constexpr double kCoreBandwidth = 8e9;
+constexpr double kHostBandwidth = 60e9;
+// More ranks than these are taken for those of several hosts.
+constexpr int kHostRanks = 16;
+// How often a step reads and writes each weight: to update it, and to reduce its
+// gradient.
+constexpr double kUpdatePasses = 7;
+constexpr double kReducePasses = 3;
 
 bool is_low(const Config& config) {
   return build_options(config).dtype != at::kFloat;
@@ -67,6 +85,29 @@ std::vector<MemoryEstimate> estimate_memory(
     one.optimizer = whole * ((adam ? 2.0 : momentum ? 1.0 : 0.0) + (low ? 1.0 : 0.0));
   }
   return all;
+}
+
+double estimate_step(
+    const Layout& layout, const std::vector<sched::LayerCosts>& layers, int threads) {
+  const double speed = kCoreSpeed * threads / (1 + kThreadLoss * (threads - 1));
+  std::vector<sched::LayerCosts> timed = layers;
+  for (sched::LayerCosts& layer : timed) {
+    layer.costs.forward = layer.costs.forward / speed + kLayerStart;
+    layer.costs.input_grad = layer.costs.input_grad / speed + kLayerStart;
+    layer.costs.weight_grad = layer.costs.weight_grad / speed + kLayerStart;
+    layer.costs.backward = layer.costs.backward / speed + 2 * kLayerStart;
+  }
+  std::vector<double> weights(sched::index(layout.degrees.pp));
+  const auto stages = stage_costs(layout, layers);
+  for (size_t stage = 0; stage < stages.size(); ++stage)
+    weights[sched::index(layout.schedule.rank_of_stage[stage])] +=
+        stages[stage].weight_bytes;
+  const double passes = kUpdatePasses + (layout.degrees.dp > 1 ? kReducePasses : 0);
+  const double bandwidth = std::min(
+      threads * kCoreBandwidth,
+      kHostBandwidth / std::min(kHostRanks, layout.degrees.ranks()));
+  return layout.batch.passes * run(layout, timed).makespan +
+         passes * *std::max_element(weights.begin(), weights.end()) / bandwidth;
 }
 
 double predict_bubble(

@@ -30,6 +30,12 @@ std::vector<MemoryEstimate> estimate_memory(
     const std::vector<sched::LayerCosts>& layers,
     const Config& config);
 
+/// What a step takes with so many threads a rank, in seconds of a machine that is like
+/// most, whose ranks share the bandwidth of its memory. Good for comparing layouts, and
+/// no more.
+double estimate_step(
+    const Layout& layout, const std::vector<sched::LayerCosts>& layers, int threads);
+
 /// The part of a step that the schedule wastes, with these costs: 0 to 1.
 double predict_bubble(
     const Layout& layout, const std::vector<sched::LayerCosts>& layers);

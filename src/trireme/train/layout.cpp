@@ -12,38 +12,8 @@ namespace {
 
 using sched::index;
 
-// Ranks of a fitting world: more than these help a default job no further.
-constexpr int kMostFitting = 8;
 // Microbatches a rank, which leave a 1F1B of two ranks a ninth of its time as bubble.
 constexpr int64_t kMicrobatchesPerRank = 4;
-
-void check_degrees(
-    const ParallelismConfig& config, const Degrees& degrees, int ranks, int layers) {
-  if (config.ranks != 0 && config.ranks != ranks)
-    throw InvalidArgument(text(
-        "[train] wanted parallelism.ranks to be the ",
-        ranks,
-        " ranks that were started, got ",
-        config.ranks,
-        "; leave it out"));
-  if (degrees.ranks() != ranks)
-    throw InvalidArgument(text(
-        "[train] wanted pipelines that fill ",
-        ranks,
-        " ranks, got ",
-        degrees.dp,
-        " of ",
-        degrees.pp,
-        "; set parallelism.pipeline_parallel_degree or "
-        "parallelism.data_parallel_replicate_degree to a divisor of the ranks"));
-  if (degrees.pp > layers)
-    throw InvalidArgument(text(
-        "[train] wanted at most ",
-        layers,
-        " ranks in a pipeline, one a layer, got ",
-        degrees.pp,
-        "; set parallelism.pipeline_parallel_degree lower"));
-}
 
 std::vector<double> times(const std::vector<sched::LayerCosts>& layers) {
   std::vector<double> all;
@@ -67,54 +37,34 @@ std::string layers_text(
   return range.last - range.first == 1 ? first : text(first, " … ", last);
 }
 
-// Whether pipelines have equal shares of the batch that can be cut, with a microbatch a
-// rank or more.
-bool can_fill(const Config& config, int length, int pipelines) {
-  const TrainingConfig& training = config.training;
-  if (training.global_batch_size % pipelines != 0)
-    return false;
-  const int64_t share = training.global_batch_size / pipelines;
-  const int64_t pass =
-      training.local_batch_size == 0 ? share : training.local_batch_size;
-  const int64_t size =
-      std::max<int64_t>(1, config.parallelism.pipeline_parallel_microbatch_size);
-  return share % pass == 0 && pass % size == 0 && pass / size >= length;
-}
-
 }  // namespace
 
-Degrees choose_degrees(const ParallelismConfig& config, int ranks, int layers) {
-  const int pp = static_cast<int>(config.pipeline_parallel_degree);
-  const int dp = static_cast<int>(config.data_parallel_replicate_degree);
-  Degrees degrees{.pp = pp, .dp = dp};
-  if (pp == 0 && dp == 0)
-    degrees.pp = ranks % 2 == 0 && layers >= 2 ? 2 : 1;
-  else if (pp == 0)
-    degrees.pp = std::max(1, ranks / dp);
-  if (dp == 0)
-    degrees.dp = std::max(1, ranks / degrees.pp);
-  check_degrees(config, degrees, ranks, layers);
-  return degrees;
-}
-
-int fitting_ranks(const Config& config, int cores) {
-  const ParallelismConfig& parallelism = config.parallelism;
-  if (parallelism.ranks != 0)
-    return static_cast<int>(parallelism.ranks);
-  const int pp = static_cast<int>(parallelism.pipeline_parallel_degree);
-  const int dp = static_cast<int>(parallelism.data_parallel_replicate_degree);
-  const int unit = std::max(1, pp) * std::max(1, dp);
-  if (pp != 0 && dp != 0)
-    return unit;
-  // The largest world that the machine has cores for, that the degree divides, and
-  // that the batch is enough for.
-  for (int ranks = std::min(cores, kMostFitting); ranks > unit; --ranks) {
-    const int length = pp != 0 ? pp : dp != 0 ? ranks / dp : ranks % 2 == 0 ? 2 : 1;
-    const int pipelines = dp != 0 ? dp : ranks / length;
-    if (length * pipelines == ranks && can_fill(config, length, pipelines))
-      return ranks;
-  }
-  return unit;
+void check_degrees(
+    const ParallelismConfig& config, const Degrees& degrees, int ranks, int layers) {
+  if (config.ranks != 0 && config.ranks != ranks)
+    throw InvalidArgument(text(
+        "[train] expected parallelism.ranks to be the ",
+        ranks,
+        " ranks that were started, got ",
+        config.ranks,
+        "; leave it out"));
+  if (degrees.ranks() != ranks)
+    throw InvalidArgument(text(
+        "[train] expected pipelines that fill ",
+        ranks,
+        " ranks, got ",
+        degrees.dp,
+        " of ",
+        degrees.pp,
+        "; set parallelism.pipeline_parallel_degree or "
+        "parallelism.data_parallel_replicate_degree to a divisor of the ranks"));
+  if (degrees.pp > layers)
+    throw InvalidArgument(text(
+        "[train] expected at most ",
+        layers,
+        " ranks in a pipeline, one a layer, got ",
+        degrees.pp,
+        "; set parallelism.pipeline_parallel_degree lower"));
 }
 
 std::string to_text(const BatchShape& batch) {
@@ -128,23 +78,24 @@ BatchShape choose_batch(const Config& config, const Degrees& degrees) {
   const int64_t global = config.training.global_batch_size;
   if (global % degrees.dp != 0)
     throw InvalidArgument(text(
-        "[train] wanted training.global_batch_size to be a multiple of the ",
+        "[train] expected training.global_batch_size to be a multiple of the ",
         degrees.dp,
         " pipelines, got ",
-        global));
+        global,
+        "; set it, or parallelism.data_parallel_replicate_degree"));
   const int64_t share = global / degrees.dp;
   const int64_t local =
       config.training.local_batch_size == 0 ? share : config.training.local_batch_size;
   if (share % local != 0)
     throw InvalidArgument(text(
-        "[train] wanted training.local_batch_size to divide the ",
+        "[train] expected training.local_batch_size to divide the ",
         share,
         " samples of a pipeline, got ",
         local));
   int64_t size = config.parallelism.pipeline_parallel_microbatch_size;
   if (size == 0) {
-    // As many microbatches as wanted, or the nearest number that cuts the batch evenly:
-    // below, but at least one a rank, or else above.
+    // As many microbatches as asked for, or the nearest number that cuts the batch
+    // evenly: below, but at least one a rank, or else above.
     int64_t count = std::min<int64_t>(
         local, degrees.pp == 1 ? 1 : kMicrobatchesPerRank * degrees.pp);
     while (local % count != 0 && count > degrees.pp)
@@ -155,7 +106,7 @@ BatchShape choose_batch(const Config& config, const Degrees& degrees) {
   }
   if (local % size != 0)
     throw InvalidArgument(text(
-        "[train] wanted parallelism.pipeline_parallel_microbatch_size to divide the ",
+        "[train] expected parallelism.pipeline_parallel_microbatch_size to divide the ",
         local,
         " samples of a pass, got ",
         size));
@@ -186,7 +137,7 @@ Layout make_layout(
     const sched::Schedule& schedule) {
   if (schedule.ranks() != degrees.pp)
     throw InvalidArgument(text(
-        "[train] wanted a schedule for pipelines of ",
+        "[train] expected a schedule for pipelines of ",
         degrees.pp,
         " ranks, got ",
         schedule.name,
@@ -194,12 +145,12 @@ Layout make_layout(
         schedule.ranks()));
   if (!pipe::has_backward(schedule))
     throw InvalidArgument(text(
-        "[train] wanted a schedule with backwards, got ",
+        "[train] expected a schedule with backwards, got ",
         schedule.name,
         ", which trains nothing"));
   if (schedule.microbatches != batch.microbatches)
     throw InvalidArgument(text(
-        "[train] wanted a schedule for ",
+        "[train] expected a schedule for ",
         batch.microbatches,
         " microbatches, got ",
         schedule.name,
@@ -208,7 +159,7 @@ Layout make_layout(
         "; set parallelism.pipeline_parallel_microbatch_size or the batch sizes"));
   if (schedule.stages() > static_cast<int>(layers.size()))
     throw InvalidArgument(text(
-        "[train] wanted at most ",
+        "[train] expected at most ",
         layers.size(),
         " stages, one a layer, got ",
         schedule.stages(),

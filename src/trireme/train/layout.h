@@ -18,16 +18,13 @@ struct Degrees {
   int pp = 1;
   int dp = 1;
   int ranks() const { return pp * dp; }
+  bool operator==(const Degrees&) const = default;
 };
 
-/// What the config asks for in a world of `ranks`; what it leaves open is chosen:
-/// pipelines of two ranks where that divides the world, as many as there is room for.
-/// InvalidArgument if that cannot be with so many layers.
-Degrees choose_degrees(const ParallelismConfig& config, int ranks, int layers);
-
-/// How many ranks to start on a machine with so many cores when the config does not
-/// say.
-int fitting_ranks(const Config& config, int cores);
+/// InvalidArgument unless the degrees fill a world of `ranks`, which is what the config
+/// asks for if it does, and a model of so many layers is enough for them.
+void check_degrees(
+    const ParallelismConfig& config, const Degrees& degrees, int ranks, int layers);
 
 /// How the samples of a step are cut.
 struct BatchShape {

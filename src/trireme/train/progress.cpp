@@ -12,6 +12,9 @@
 namespace trireme::train {
 namespace {
 
+// Often enough for people, and seldom enough for a connection from far away.
+constexpr std::chrono::milliseconds kRedraw{100};
+
 std::string two_digits(int64_t value) {
   return text(value < 10 ? "0" : "", value);
 }
@@ -52,8 +55,9 @@ std::string clock_text(double seconds) {
                    : text(minutes, ":", two_digits(whole % 60));
 }
 
-std::string to_text(const StepMetrics& metrics, int64_t steps, double seconds_left) {
-  return text(
+std::string to_text(
+    const StepMetrics& metrics, int64_t steps, double seconds_left, int width) {
+  const std::string first = text(
       "step ",
       metrics.step,
       "/",
@@ -62,13 +66,18 @@ std::string to_text(const StepMetrics& metrics, int64_t steps, double seconds_le
       fixed(metrics.loss, 3),
       "  ",
       with_thousands(std::llround(metrics.tokens_per_s)),
-      " tokens/s  bubble ",
-      fixed(100 * metrics.bubble, 1),
-      " %  ",
-      bytes_text(metrics.peak_bytes),
-      "  ",
-      clock_text(seconds_left),
-      " left");
+      " tokens/s");
+  const std::string last = text("  ", clock_text(seconds_left), " left");
+  std::string middle;
+  for (const std::string& part :
+       {text("  bubble ", fixed(100 * metrics.bubble, 1), " %"),
+        text("  ", bytes_text(metrics.peak_bytes))}) {
+    const size_t all = first.size() + middle.size() + part.size() + last.size();
+    if (all > static_cast<size_t>(std::max(0, width)))
+      break;
+    middle += part;
+  }
+  return text(first, middle, last);
 }
 
 Progress::Progress(std::ostream& out, const ProgressOptions& options)
@@ -77,16 +86,24 @@ Progress::Progress(std::ostream& out, const ProgressOptions& options)
 void Progress::show(const StepMetrics& metrics, double seconds_left) {
   if (options_.style == ProgressStyle::None)
     return;
-  const std::string line = to_text(metrics, options_.steps, seconds_left);
   if (options_.style == ProgressStyle::Lines) {
     if (metrics.step == 1 || metrics.step % options_.every == 0 ||
         metrics.step == options_.steps)
-      out_ << line << std::endl;
+      out_ << to_text(metrics, options_.steps, seconds_left) << std::endl;
     return;
   }
+  late_ = to_text(metrics, options_.steps, seconds_left, options_.width - 1);
+  late_part_ = static_cast<double>(metrics.step) / static_cast<double>(options_.steps);
+  const auto now = std::chrono::steady_clock::now();
+  if (open_ && now - drawn_ < kRedraw)
+    return;
+  drawn_ = now;
+  draw(late_, late_part_);
+  late_.clear();
+}
+
+void Progress::draw(const std::string& line, double part) {
   const int room = options_.width - static_cast<int>(line.size()) - 3;
-  const double part =
-      static_cast<double>(metrics.step) / static_cast<double>(options_.steps);
   out_ << "\r\033[K"
        << (room >= 8 ? text(draw_bar(part, std::min(room, 24)), "  ") : "")
        << line.substr(0, static_cast<size_t>(std::max(1, options_.width - 1)))
@@ -104,6 +121,9 @@ void Progress::say(const std::string& line) {
 }
 
 void Progress::finish() {
+  if (open_ && !late_.empty())
+    draw(late_, late_part_);
+  late_.clear();
   if (open_)
     out_ << "\n" << std::flush;
   open_ = false;

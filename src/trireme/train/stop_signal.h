@@ -1,12 +1,15 @@
-// SIGTERM and SIGUSR1 as a question that the loop asks between steps.
+// SIGTERM, SIGUSR1 and Ctrl-C as a question that the loop asks between steps.
 #pragma once
 
 namespace trireme::train {
 
-/// While it lives, SIGTERM and SIGUSR1 ask for an end in order. Before defer() the
-/// process leaves at once with an exit code that says so: there is nothing to save yet,
-/// and a rank that still waits for others to start must not outlive them. After it they
-/// raise a flag. One at a time in a process, and in those that it forks.
+/// While it lives, SIGTERM, SIGUSR1 and SIGINT ask for an end in order. Before defer()
+/// the process leaves at once with an exit code that says so: there is nothing to save
+/// yet, and a rank that still waits for others to start must not outlive them. After it
+/// they raise a flag, and only a SIGINT that follows another signal ends the process at
+/// once, as a person expects of a second Ctrl-C. A SIGINT that was ignored stays so:
+/// that is how shells keep Ctrl-C from jobs in the background. One at a time in a
+/// process, and in those that it forks.
 ///
 ///     StopSignal stop(75);
 ///     join_the_others();
@@ -19,7 +22,8 @@ class StopSignal {
   StopSignal(const StopSignal&) = delete;
   StopSignal& operator=(const StopSignal&) = delete;
 
-  void defer() const;
+  /// `notice`, a literal, goes to stderr with the first SIGINT; null: nothing does.
+  void defer(const char* notice = nullptr) const;
   bool raised() const;
 };
 

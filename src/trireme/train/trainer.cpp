@@ -17,6 +17,7 @@
 #include "trireme/model/weights.h"
 #include "trireme/train/config_file.h"
 #include "trireme/train/estimate.h"
+#include "trireme/train/layout_choice.h"
 #include "trireme/train/lr_schedule.h"
 #include "trireme/train/model_source.h"
 #include "trireme/train/progress.h"
@@ -39,6 +40,18 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
       .count();
 }
 
+Degrees degrees_of(
+    const Config& config,
+    const model::ModelPlan& plan,
+    int ranks,
+    const std::optional<Degrees>& given) {
+  if (!given)
+    return choose_degrees(config, plan, ranks);
+  check_degrees(
+      config.parallelism, *given, ranks, static_cast<int>(plan.layers.size()));
+  return *given;
+}
+
 /// Everything of one rank's job; one member function a phase.
 class Job {
  public:
@@ -49,10 +62,7 @@ class Job {
         folder_(open_run_folder(config)),
         sources_(open_sources(config)),
         model_(describe_model(config, vocabulary_of(sources_.tokenizer.get()))),
-        degrees_(choose_degrees(
-            config.parallelism,
-            world.size(),
-            static_cast<int>(model_.plan.layers.size()))),
+        degrees_(degrees_of(config, model_.plan, world.size(), options.degrees)),
         mesh_(world, {{"dp", degrees_.dp}, {"pp", degrees_.pp}}),
         loader_(make_loader(sources_.training, config.data.shuffle)) {}
 
@@ -132,7 +142,7 @@ void Job::open_output() {
   progress_ = std::make_unique<Progress>(
       *options_.progress,
       ProgressOptions{
-          .style = progress_style(config_.metrics.progress, /*terminal=*/false),
+          .style = progress_style(config_.metrics.progress, options_.terminal),
           .every = config_.metrics.log_freq,
           .steps = config_.training.steps,
           .width = options_.width});
@@ -195,7 +205,8 @@ void Job::lay_out() {
       degrees_.pp,
       " pipeline), ",
       to_text(batch)));
-  say(text("schedule: ", choice_->why));
+  if (degrees_.pp > 1)  // one rank has nobody to take turns with
+    say(text("schedule: ", choice_->why));
   const bool loads = !resume_.empty() || !model_.weights.empty();
   engine_ = std::make_unique<Engine>(
       mesh_,

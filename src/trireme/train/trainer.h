@@ -9,6 +9,7 @@
 
 #include "trireme/comm/group.h"
 #include "trireme/train/config.h"
+#include "trireme/train/layout.h"
 #include "trireme/train/metrics.h"
 
 namespace trireme::train {
@@ -18,8 +19,13 @@ struct TrainerOptions {
   /// Where progress goes, on rank 0, and what came of it in the end; null: nowhere.
   std::ostream* progress = nullptr;
   std::ostream* report = nullptr;
-  /// Columns of the terminal that shows the progress.
+  /// Whether the progress goes to a terminal, and its columns.
+  bool terminal = false;
   int width = 80;
+  /// Who does what, where the config leaves it open; nothing: the best by estimate.
+  std::optional<Degrees> degrees{};
+  /// How the program was called, in the commands that the report ends with.
+  std::string program = "trireme";
   /// Stops after a step, with a checkpoint, when this says so on any rank.
   std::function<bool()> should_stop{};
   /// Called on all ranks after every step.

@@ -90,19 +90,37 @@ std::string keep_rate(const Config& config) {
              : text(" --lr_scheduler.total_steps ", schedule_steps(config));
 }
 
+/// A word as a shell takes it.
+std::string shell_word(const std::string& word) {
+  constexpr std::string_view kPlain =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=.,/:@%";
+  if (!word.empty() && word.find_first_not_of(kPlain) == word.npos)
+    return word;
+  std::string out = "'";
+  for (const char letter : word)
+    out += letter == '\'' ? "'\\''" : std::string(1, letter);
+  return out + "'";
+}
+
 std::string how_to_go_on(const ReportRequest& request, const TrainResult& result) {
-  const std::string config = request.folder.config().string();
+  const std::string program = shell_word(request.options.program);
+  const std::string config = shell_word(request.folder.config().string());
   if (result.stopped && result.checkpoint.empty())
     return "no checkpoint was written: checkpoint.enable is false\n";
   if (result.stopped)
-    return text("go on with: trireme train ", config, " --checkpoint.resume auto\n");
+    return text(
+        "go on with: ", program, " train ", config, " --checkpoint.resume auto\n");
   std::string out;
   if (!result.checkpoint.empty())
     out += text(
-        "sample it:  trireme sample --model ",
-        result.checkpoint,
+        "sample it:  ",
+        program,
+        " sample --model ",
+        shell_word(result.checkpoint),
         " --prompt \"The pipeline\"\n",
-        "train on:   trireme train ",
+        "train on:   ",
+        program,
+        " train ",
         config,
         " --checkpoint.resume auto --training.steps ",
         2 * result.step,
@@ -110,7 +128,7 @@ std::string how_to_go_on(const ReportRequest& request, const TrainResult& result
         "\n            (at the learning rate where it ended, ",
         learning_rate(request.config, result.step),
         ")\n");
-  return out + "your text:  trireme train --data.path FILE.txt\n";
+  return text(out, "your text:  ", program, " train --data.path FILE.txt\n");
 }
 
 }  // namespace

@@ -44,7 +44,8 @@ Json layout_json(const Layout& layout) {
   return {
       {"schedule", layout.schedule.name},
       {"csv", sched::to_csv(layout.schedule)},
-      {"layers", ranges}};
+      {"layers", ranges},
+      {"pipelines", layout.degrees.dp}};
 }
 
 /// A tied parameter's state has the name that its weight is saved under, so that every
@@ -250,6 +251,21 @@ std::optional<Layout> saved_layout(
                       layout.schedule.microbatches == batch.microbatches &&
                       layout.stages() == static_cast<int>(layout.layers.size());
     return fits ? std::optional(layout) : std::nullopt;
+  } catch (const Json::exception& error) {
+    refuse(folder, "a trainer.json with a layout", error.what());
+  }
+}
+
+std::optional<Degrees> saved_degrees(const fs::path& folder) {
+  const Json read =
+      Json::parse(ckpt::Checkpoint(folder).text(kTrainerFile), nullptr, false);
+  const Json layout = read.is_object() ? read.value("layout", Json()) : Json();
+  if (!layout.is_object() || !layout.contains("pipelines"))
+    return std::nullopt;
+  try {
+    const auto schedule =
+        sched::parse_csv(layout.at("csv").get<std::string>(), kTrainerFile);
+    return Degrees{.pp = schedule.ranks(), .dp = layout.at("pipelines").get<int>()};
   } catch (const Json::exception& error) {
     refuse(folder, "a trainer.json with a layout", error.what());
   }

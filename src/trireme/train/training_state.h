@@ -57,6 +57,10 @@ std::optional<Layout> saved_layout(
     const Degrees& degrees,
     const BatchShape& batch);
 
+/// How many pipelines, and of how many ranks, a checkpoint was saved by; nothing if it
+/// does not say.
+std::optional<Degrees> saved_degrees(const std::filesystem::path& folder);
+
 /// The checkpoint that checkpoint.resume asks for; none if it is to begin anew.
 /// InvalidArgument if there is none where it says.
 std::optional<std::filesystem::path> find_resume(

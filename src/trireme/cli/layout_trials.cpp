@@ -1,0 +1,90 @@
+#include "trireme/cli/layout_trials.h"
+
+#include <cerrno>
+#include <chrono>
+#include <sys/mman.h>
+
+#include "trireme/cli/torch_ranks.h"
+#include "trireme/core/error.h"
+#include "trireme/launch/job.h"
+#include "trireme/train/layout_trial.h"
+
+namespace trireme::cli {
+namespace {
+
+/// A number that ranks, which are forks of this process, leave for it.
+class SharedNumber {
+ public:
+  SharedNumber()
+      : page_(::mmap(
+            nullptr,
+            sizeof(double),
+            PROT_READ | PROT_WRITE,
+            MAP_SHARED | MAP_ANONYMOUS,
+            -1,
+            0)) {
+    if (page_ == MAP_FAILED)
+      throw Error(
+          text("[cli] expected a page of shared memory, got ", errno_text(errno)));
+  }
+  ~SharedNumber() { ::munmap(page_, sizeof(double)); }
+  SharedNumber(const SharedNumber&) = delete;
+  SharedNumber& operator=(const SharedNumber&) = delete;
+  double& value() const { return *static_cast<double*>(page_); }
+
+ private:
+  void* page_;
+};
+
+double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start)
+      .count();
+}
+
+// On ranks of its own, which are gone afterwards. A wish to stop that reaches them goes
+// to `stopped`, as an exit code.
+std::optional<train::LayoutTrial> try_apart(
+    const TrainPlan& plan, const train::LayoutCandidate& layout, int& stopped) {
+  if (stopped != 0)
+    return std::nullopt;
+  const auto start = std::chrono::steady_clock::now();
+  const SharedNumber took;
+  const int code = fork_ranks(layout.degrees.ranks(), [&](const comm::Group& world) {
+    const double seconds =
+        train::time_layout(world, plan.config, plan.model, layout.degrees);
+    if (world.rank() == 0)
+      took.value() = seconds;
+    return 0;
+  });
+  if (code == launch::kResumable || code > 128)
+    stopped = code;
+  if (code != 0)
+    return std::nullopt;
+  return train::LayoutTrial{.step_s = took.value(), .took_s = seconds_since(start)};
+}
+
+}  // namespace
+
+LayoutTrials try_layouts(const TrainPlan& plan) {
+  LayoutTrials trials;
+  trials.choice = train::choose_layout(
+      plan.layouts, plan.config.training.steps, [&](const auto& layout) {
+        return try_apart(plan, layout, trials.stopped);
+      });
+  return trials;
+}
+
+train::LayoutChoice try_layouts(const TrainPlan& plan, const comm::Group& world) {
+  // All ranks must stop trying at the same point: what a trial takes is counted by the
+  // step, which is the same on all.
+  constexpr double kStepsOfTrial = 8;
+  return train::choose_layout(
+      plan.layouts, plan.config.training.steps, [&](const auto& layout) {
+        const double step =
+            train::time_layout(world, plan.config, plan.model, layout.degrees);
+        return std::optional(
+            train::LayoutTrial{.step_s = step, .took_s = kStepsOfTrial * step});
+      });
+}
+
+}  // namespace trireme::cli
