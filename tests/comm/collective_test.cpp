@@ -6,6 +6,8 @@
 
 #include <gtest/gtest.h>
 
+#include "trireme/core/error.h"
+
 namespace trireme::comm {
 namespace {
 
@@ -131,6 +133,30 @@ TEST(Collective, AMismatchSaysWhoCalledWhat) {
           std::vector<uint64_t>{split, barrier, split}, std::vector<int>{4, 5, 9}),
       "[comm] expected the same call with the same dtype and count on every rank, got: "
       "rank 5 called barrier; ranks 4 and 9 called split");
+}
+
+TEST(Collective, NamesAGroupByItsRanks) {
+  EXPECT_EQ(group_text(std::vector<int>{0, 1, 2}, 3), "the world");
+  EXPECT_EQ(group_text(std::vector<int>{1, 3}, 4), "the group of ranks 1 and 3");
+  EXPECT_EQ(group_text(std::vector<int>{2}, 4), "the group of rank 2");
+  EXPECT_EQ(
+      group_text(std::vector<int>{9, 8, 7, 6, 5, 4, 3, 2, 1, 0}, 11),
+      "the group of ranks 9, 8, 7, 6, 5, 4, 3 and 2 and 2 more");
+}
+
+// What the word of a call has no room for must not look like another call.
+TEST(Collective, RefusesWhatItsSignatureCannotHold) {
+  EXPECT_EQ(
+      describe(
+          signature({.kind = CollectiveKind::Broadcast, .root = 8190, .count = 1})),
+      "broadcast uint8[1] from rank 8190");
+  for (const int root : {8191, 8192, 1 << 20, -2})
+    EXPECT_THROW(
+        signature({.kind = CollectiveKind::Broadcast, .root = root}), NotSupported)
+        << root;
+  for (const int64_t count : {int64_t{1} << 38, int64_t{-1}})
+    EXPECT_THROW(
+        signature({.kind = CollectiveKind::AllReduce, .count = count}), NotSupported);
 }
 
 }  // namespace

@@ -38,10 +38,13 @@ class BufferTensors : public TensorMaker {
  public:
   explicit BufferTensors(Buffer buffer)
       : buffer_(std::make_shared<Buffer>(std::move(buffer))) {}
-  at::Tensor make(
-      std::byte* data, at::IntArrayRef sizes, c10::ScalarType dtype) override {
+  at::Tensor make(std::byte* data, const TensorForm& form) override {
     return at::from_blob(
-        data, sizes, [keep = buffer_](void*) {}, at::TensorOptions().dtype(dtype));
+        data,
+        form.sizes,
+        form.strides,
+        [keep = buffer_](void*) {},
+        at::TensorOptions().dtype(form.dtype));
   }
 
  private:
@@ -56,22 +59,28 @@ class MpiSender : public SendPort {
   ~MpiSender() override { lane_->open.store(false); }
 
   void send(const Message& message, const Deadline& deadline) override {
-    std::lock_guard lock(lane_->mutex);
     const MessageLayout layout = measure(message);
+    const PortGate::Turn turn = lane_->gate.enter(deadline);
+    if (!turn)
+      place_.world().time_out_channel(turn_missing_text(place_.other(), deadline));
     auto record =
         place_.record(FlightKind::Send, layout.total_bytes, lane_->sent.messages + 1);
     const auto room = [&] { return has_room(layout.total_bytes); };
-    if (!poll_until(room, place_.world().policy(), deadline))
-      place_.world().time_out_channel(
-          channel_full_text(place_.other(), layout.total_bytes, fill(), deadline));
+    if (!room()) {
+      turn.set_waiting(true);
+      if (!poll_until(room, place_.world().policy(), deadline))
+        place_.world().time_out_channel(
+            channel_full_text(place_.other(), layout.total_bytes, fill(), deadline));
+      turn.set_waiting(false);
+    }
     post(message, layout);
     record.done();
   }
 
   bool try_send(const Message& message) override {
-    std::lock_guard lock(lane_->mutex);
     const MessageLayout layout = measure(message);
-    if (!has_room(layout.total_bytes))
+    const PortGate::Turn turn = lane_->gate.try_enter();
+    if (!turn || !has_room(layout.total_bytes))
       return false;
     auto record =
         place_.record(FlightKind::Send, layout.total_bytes, lane_->sent.messages + 1);
@@ -151,18 +160,24 @@ class MpiReceiver : public ReceivePort {
   ~MpiReceiver() override { lane_->open.store(false); }
 
   Message receive(const Deadline& deadline) override {
-    std::lock_guard lock(lane_->mutex);
+    const PortGate::Turn turn = lane_->gate.enter(deadline);
+    if (!turn)
+      place_.world().time_out_channel(turn_missing_text(place_.other(), deadline));
     // From the start, so that it shows what a rank waits for.
     auto record = place_.record(FlightKind::Receive, 0, lane_->taken.messages + 1);
-    if (!poll_until([this] { return has_come(); }, place_.world().policy(), deadline))
-      place_.world().time_out_channel(message_missing_text(
-          place_.other(), lane_->taken.messages + 1, "it did not come", deadline));
+    if (!has_come()) {
+      turn.set_waiting(true);
+      if (!poll_until([this] { return has_come(); }, place_.world().policy(), deadline))
+        place_.world().time_out_channel(message_missing_text(
+            place_.other(), lane_->taken.messages + 1, "it did not come", deadline));
+      turn.set_waiting(false);
+    }
     return take(record);
   }
 
   std::optional<Message> try_receive() override {
-    std::lock_guard lock(lane_->mutex);
-    if (!has_come())
+    const PortGate::Turn turn = lane_->gate.try_enter();
+    if (!turn || !has_come())
       return std::nullopt;
     auto record = place_.record(FlightKind::Receive, 0, lane_->taken.messages + 1);
     return take(record);

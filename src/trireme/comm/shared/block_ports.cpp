@@ -30,10 +30,13 @@ class LeasedTensors : public TensorMaker {
  public:
   explicit LeasedTensors(std::shared_ptr<BlockLease> lease)
       : lease_(std::move(lease)) {}
-  at::Tensor make(
-      std::byte* data, at::IntArrayRef sizes, c10::ScalarType dtype) override {
+  at::Tensor make(std::byte* data, const TensorForm& form) override {
     return at::from_blob(
-        data, sizes, [lease = lease_](void*) {}, at::TensorOptions().dtype(dtype));
+        data,
+        form.sizes,
+        form.strides,
+        [lease = lease_](void*) {},
+        at::TensorOptions().dtype(form.dtype));
   }
 
  private:

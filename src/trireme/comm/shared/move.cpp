@@ -67,7 +67,8 @@ void take_window(const Move& m, size_t place, size_t at, size_t window) {
   }
 }
 
-void take_in_place(const Move& m, std::span<const Place> places) {
+// Must not throw: the peers wait until we are out of their memory.
+void take_in_place(const Move& m, std::span<const Place> places) noexcept {
   if (m.call.take.empty())
     return;
   for (int i = 1; i < m.size(); ++i) {
@@ -106,7 +107,7 @@ void run_move(GroupSteps& steps, const Collective& call) {
   if (enter_with_place(steps, call, places)) {
     take_own(call, own, apart);
     take_in_place(move, places);
-    return steps.meet();
+    return steps.meet_to_part();
   }
   take_own(call, own, apart);
   const size_t room = std::min(kChunk, steps.half_bytes());

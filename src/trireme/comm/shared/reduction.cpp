@@ -71,11 +71,12 @@ void reduce_small(const Reduction& r) {
 }
 
 // All data can be reached: each rank reduces its shard and writes it where it is
-// wanted.
-void reduce_in_place(const Reduction& r, std::span<const Place> places) {
+// wanted. Nothing here may throw: the peers wait until we are out of their memory. `in`
+// has room for all ranks.
+void reduce_in_place(
+    const Reduction& r, std::span<const Place> places, const std::byte** in) noexcept {
   const SharedMemory& memory = r.steps.memory();
   const Range mine = r.shard(r.bytes, r.rank());
-  PerRank<const std::byte*> in(r.size());
   for (size_t done = 0; done < mine.bytes; done += kCopyBlock) {
     const size_t at = mine.begin + done;
     const size_t length = std::min(kCopyBlock, mine.bytes - done);
@@ -83,12 +84,11 @@ void reduce_in_place(const Reduction& r, std::span<const Place> places) {
       in[k] = memory.at(places[static_cast<size_t>(k)].input) + at;
     const int first = r.root < 0 ? r.rank() : r.root;
     std::byte* out = memory.at(places[static_cast<size_t>(first)].output) + at;
-    r.reduce(out, in.data(), length);
+    r.reduce(out, in, length);
     for (int k = 0; r.root < 0 && k < r.size(); ++k)
       if (k != first)
         std::memcpy(memory.at(places[static_cast<size_t>(k)].output) + at, out, length);
   }
-  r.steps.meet();
 }
 
 // Two ranks: each copies a chunk in, and sums the peer's with its own.
@@ -165,8 +165,11 @@ void run_all_reduce(const Reduction& r, const Collective& call) {
   if (r.bytes <= small_bytes(r.steps))
     return reduce_small(r);
   PerRank<Place> places(r.size());
-  if (enter_with_place(r.steps, call, places))
-    return reduce_in_place(r, places);
+  PerRank<const std::byte*> in(r.size());
+  if (enter_with_place(r.steps, call, places)) {
+    reduce_in_place(r, places, in.data());
+    return r.steps.meet_to_part();
+  }
   r.size() == 2 ? reduce_pair(r) : reduce_many(r);
 }
 
@@ -188,7 +191,7 @@ void run_reduce_scatter(const Reduction& r, const Collective& call) {
     for (int k = 0; k < r.size(); ++k)
       in[k] = r.steps.memory().at(places[k].input) + own * r.bytes;
     r.reduce(r.output, in.data(), r.bytes);
-    return r.steps.meet();
+    return r.steps.meet_to_part();
   }
   const size_t window = std::max(
       kLine, std::min(kManyChunk, r.steps.half_bytes()) / ranks / kLine * kLine);

@@ -5,7 +5,6 @@
 
 #include <ATen/Functions.h>
 
-#include "trireme/comm/group_id.h"
 #include "trireme/comm/share_rows.h"
 #include "trireme/comm/shared/algorithms.h"
 #include "trireme/comm/shared/block_ports.h"
@@ -78,30 +77,49 @@ void SharedEngine::run(const Collective& call, const Deadline& deadline) {
 std::shared_ptr<Engine> SharedEngine::split(
     int color, int key, const Deadline& deadline) {
   world_->memory().reclaim();
-  const auto gather = [&](int64_t word) {
-    return share_rows(*this, CollectiveKind::Split, {word}, deadline);
+  const auto gather = [&](std::vector<int64_t> row) {
+    return share_rows(*this, CollectiveKind::Split, std::move(row), deadline);
   };
-  const auto colors = gather(color);
-  const auto keys = gather(key);
-  Seat seat{.id = child_group_id(id_, ++splits_, color)};
+  const auto wishes = gather({color, key});
+  const auto wish = [&wishes](int peer, size_t column) {
+    return wishes[2 * static_cast<size_t>(peer) + column];
+  };
   std::vector<int> ranks;  // of this group, in the order of the new one
   for (int peer = 0; peer < size(); ++peer)
-    if (colors[static_cast<size_t>(peer)] == color)
+    if (wish(peer, 0) == color)
       ranks.push_back(peer);
-  std::stable_sort(ranks.begin(), ranks.end(), [&keys](int a, int b) {
-    return keys[static_cast<size_t>(a)] < keys[static_cast<size_t>(b)];
+  std::stable_sort(ranks.begin(), ranks.end(), [&wish](int a, int b) {
+    return wish(a, 1) < wish(b, 1);
   });
+  Seat seat;
   for (const int peer : ranks)
     seat.members.push_back(members()[static_cast<size_t>(peer)]);
   seat.rank =
       static_cast<int>(std::find(ranks.begin(), ranks.end(), rank()) - ranks.begin());
-  const bool leads = color >= 0 && seat.rank == 0;
-  const uint64_t mine =
-      leads ? make_group_control(world_->memory(), static_cast<int>(ranks.size())) : 0;
-  const auto controls = gather(static_cast<int64_t>(mine));
+  std::exception_ptr no_memory;
+  if (color >= 0 && seat.rank == 0)
+    try {
+      seat.control =
+          make_group_control(world_->memory(), static_cast<int>(ranks.size()));
+      seat.id = world_->group_ids().next();
+    } catch (...) {
+      no_memory = std::current_exception();  // the others are on their way: tell them
+    }
+  const auto offers = gather({static_cast<int64_t>(seat.control), seat.id});
   if (color < 0)
     return nullptr;
-  seat.control = static_cast<uint64_t>(controls[static_cast<size_t>(ranks[0])]);
+  if (no_memory)
+    std::rethrow_exception(no_memory);
+  const auto leader = 2 * static_cast<size_t>(ranks[0]);
+  seat.control = static_cast<uint64_t>(offers[leader]);
+  seat.id = static_cast<uint32_t>(offers[leader + 1]);
+  if (seat.control == 0)
+    throw InvalidArgument(text(
+        "[comm] expected shared memory for the group that split() makes of ",
+        rank_list(seat.members),
+        ", but there is none on rank ",
+        seat.members[0],
+        "; see what it says of it"));
   return std::shared_ptr<SharedEngine>(
       new SharedEngine(world_, directory_, std::move(seat), deadline));
 }
@@ -172,14 +190,16 @@ std::shared_ptr<Engine> SharedEngine::renew(const Deadline& deadline) {
     throw NotSupported(
         "[comm] expected the world's own group to be renewed, got one made by split(); "
         "renew that one, and split it again");
-  if (world_->control().renewed())
+  if (renewed_)
     throw InvalidArgument(
         "[comm] expected a group of the newest generation to renew, got one that was "
         "renewed already; use what renew() gave");
   WorldPlace place = world_->place();
   place.control = world_->renew(
       deadline, [this] { return make_world(world_->memory(), world_->size()); });
-  return root(std::move(place), deadline);
+  auto next = root(std::move(place), deadline);
+  renewed_ = true;
+  return next;
 }
 
 }  // namespace trireme::comm

@@ -24,6 +24,7 @@ class SharedEngine : public Engine {
   int size() const override { return steps_.size(); }
   std::string backend() const override { return world_->place().backend; }
   const std::vector<int>& members() const override { return steps_.members(); }
+  World& world() const { return *world_; }
   void run(const Collective& call, const Deadline& deadline) override;
   std::shared_ptr<Engine> split(int color, int key, const Deadline& deadline) override;
   std::unique_ptr<SendPort> open_send(
@@ -59,7 +60,7 @@ class SharedEngine : public Engine {
   uint32_t id_;
   GroupSteps steps_;
   uint32_t calls_ = 0;
-  uint32_t splits_ = 0;
+  bool renewed_ = false;
 };
 
 /// Makes the control blocks of a world and of its root group in this rank's part of
