@@ -373,7 +373,9 @@ TEST(Group, MayBeClosedWhileAnotherThreadCallsIt) {
       [](const Group& group) { group.abort("why"); },
       [](const Group& group) { group.set_note("here"); },
       [](const Group& group) { group.allocate({1}); },
-      [](const Group& group) { Channel(group, {0, 0}); }};
+      [](const Group& group) {
+        Channel(group, {0, 0});
+      }};
   for (const auto& call : calls) {
     std::atomic<bool> inside{false}, go{false}, gone{false};
     Group group(std::make_shared<SlowEngine>(inside, go, gone));

@@ -101,9 +101,7 @@ TEST(BlockPortsRanks, AHeldTensorKeepsItsBytesWhileOthersPass) {
 // and the sender's accounts are right.
 TEST(BlockPortsRanks, AMessageThatCannotBeReadIsLeftOut) {
   run_staged(2, [](SharedEngine& engine) {
-    const auto meet = [&] {
-      engine.run({.kind = CollectiveKind::Barrier}, in_time());
-    };
+    const auto meet = [&] { engine.run({.kind = CollectiveKind::Barrier}, in_time()); };
     std::unique_ptr<SendPort> sender;
     if (engine.rank() == 0) {
       sender = engine.open_send(1, 0, {.capacity_messages = 2});
