@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <cstring>
 #include <map>
 #include <vector>
 
@@ -38,6 +39,26 @@ bool reduces(CollectiveKind kind) {
 }
 
 }  // namespace
+
+bool gives_apart(CollectiveKind kind) {
+  return kind == CollectiveKind::Scatter || kind == CollectiveKind::AllToAll ||
+         kind == CollectiveKind::AllToAllUneven;
+}
+
+Piece given_to(const Collective& call, int reader) {
+  if (call.give.empty() || (call.kind == CollectiveKind::Gather && reader != call.root))
+    return {};
+  return call.give[gives_apart(call.kind) ? static_cast<size_t>(reader) : 0];
+}
+
+void take_own(const Collective& call, int rank) {
+  const Piece from = given_to(call, rank);
+  if (call.take.empty() || from.bytes == 0)
+    return;
+  const Piece& own = call.take[static_cast<size_t>(rank)];
+  if (own.bytes > 0 && own.data != from.data)
+    std::memmove(own.data, from.data, std::min(own.bytes, from.bytes));
+}
 
 uint64_t signature(const Collective& call) {
   constexpr uint64_t kMostCount = (uint64_t{1} << (64 - kCountShift)) - 1;

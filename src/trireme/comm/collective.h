@@ -54,6 +54,15 @@ struct Collective {
   std::span<const Piece> take;
 };
 
+/// Whether a rank that gives has one piece a reader, rather than one for all.
+bool gives_apart(CollectiveKind kind);
+
+/// What a rank gives to `reader`; an empty piece if that one does not read from it.
+Piece given_to(const Collective& call, int reader);
+
+/// Carries out what `rank` gives to itself. For a group of one that is all there is.
+void take_own(const Collective& call, int rank);
+
 /// The part of a call that all ranks must agree on, packed without loss into one word.
 /// NotSupported for a root or a count that has no room there.
 uint64_t signature(const Collective& call);

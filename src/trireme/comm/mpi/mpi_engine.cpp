@@ -3,7 +3,6 @@
 #include <ATen/Functions.h>
 
 #include "trireme/comm/mpi/mpi_collectives.h"
-#include "trireme/comm/shared/algorithms.h"
 #include "trireme/core/error.h"
 
 namespace trireme::comm {
@@ -36,7 +35,7 @@ std::shared_ptr<MpiEngine> MpiEngine::root(
 
 void MpiEngine::run(const Collective& call, const Deadline& deadline) {
   if (size() == 1)
-    return run_alone(call);
+    return take_own(call, 0);
   auto record = group_->world().recorder().begin(
       {.what = signature(call), .group = id_, .sequence = ++calls_});
   group_->begin(call, deadline);

@@ -54,7 +54,7 @@ std::shared_ptr<SharedEngine> SharedEngine::root(
 void SharedEngine::run(const Collective& call, const Deadline& deadline) {
   if (size() == 1) {
     world_->check();
-    return run_alone(call);
+    return take_own(call, 0);
   }
   auto record = world_->recorder().begin(
       {.what = signature(call), .group = id_, .sequence = ++calls_});
