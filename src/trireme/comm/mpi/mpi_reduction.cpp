@@ -7,8 +7,6 @@
 namespace trireme::comm {
 namespace {
 
-constexpr size_t kLine = kShardAlignment;
-
 /// A reduction over a communicator.
 struct MpiReduction : ReductionCall {
   MpiReduction(MpiGroup& its_group, const Collective& call)
@@ -67,8 +65,9 @@ class ChunkPipeline {
  public:
   explicit ChunkPipeline(const MpiReduction& reduction) : r_(reduction) {
     const auto ranks = static_cast<size_t>(r_.size());
-    const size_t shard = r_.group.world().tuning().chunk_bytes / ranks / kLine * kLine;
-    shard_ = std::max(shard, kLine);
+    const size_t shard = r_.group.world().tuning().chunk_bytes / ranks /
+                         kShardAlignment * kShardAlignment;
+    shard_ = std::max(shard, kShardAlignment);
     // A chunk is what all ranks reduce of the result at once: in a scatter each has a
     // result of its own.
     chunk_ = r_.scatter() ? shard_ : shard_ * ranks;

@@ -11,7 +11,6 @@ namespace {
 constexpr size_t kPairChunk = size_t{512} << 10;
 // More ranks share out a chunk: larger, since each step costs a wake-up of everybody.
 constexpr size_t kManyChunk = size_t{1} << 20;
-constexpr size_t kLine = kShardAlignment;
 // What is written to several places is written block by block, while it is in the
 // cache.
 constexpr size_t kCopyBlock = size_t{16} << 10;
@@ -26,7 +25,8 @@ struct Reduction : ReductionCall {
   /// lines.
   ByteRange shard(size_t length, int rank) const {
     const auto ranks = static_cast<size_t>(size());
-    const size_t part = ((length + ranks - 1) / ranks + kLine - 1) / kLine * kLine;
+    const size_t part = ((length + ranks - 1) / ranks + kShardAlignment - 1) /
+                        kShardAlignment * kShardAlignment;
     const size_t begin = std::min(length, part * static_cast<size_t>(rank));
     return {begin, std::min(part, length - begin)};
   }
@@ -94,7 +94,8 @@ void reduce_pair(const Reduction& r) {
 // - 2.
 void reduce_many(const Reduction& r) {
   const size_t room = r.steps.half_bytes();
-  const size_t chunk = std::min(kManyChunk, room / 2 / kLine * kLine);
+  const size_t chunk =
+      std::min(kManyChunk, room / 2 / kShardAlignment * kShardAlignment);
   const size_t chunks = (r.bytes() + chunk - 1) / chunk;
   const size_t results = r.shard(chunk, 0).bytes;
   const auto length_of = [&](size_t c) {
@@ -174,7 +175,9 @@ void run_reduce_scatter(const Reduction& r, const Collective& call) {
     return r.steps.meet_to_part();
   }
   const size_t window = std::max(
-      kLine, std::min(kManyChunk, r.steps.half_bytes()) / ranks / kLine * kLine);
+      kShardAlignment,
+      std::min(kManyChunk, r.steps.half_bytes()) / ranks / kShardAlignment *
+          kShardAlignment);
   for (size_t at = 0; at < r.bytes(); at += window) {
     const size_t length = std::min(window, r.bytes() - at);
     const size_t place = r.steps.stage(window * ranks);
