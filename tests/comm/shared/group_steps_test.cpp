@@ -137,7 +137,7 @@ TEST(GroupStepsRanks, NameTheMissingAcrossTheWrapAround) {
 class StagingTest : public ::testing::Test {
  protected:
   std::shared_ptr<HeapMemory> memory_ = std::make_shared<HeapMemory>();
-  std::shared_ptr<World> world_ = std::make_shared<World>(WorldPlace{
+  std::shared_ptr<World> world_ = std::make_shared<World>(WorldSetup{
       .memory = memory_, .control = make_world(*memory_, 1), .staging_bytes = 2048});
   GroupSteps steps_{
       world_, world_->control().root_group.load(), std::vector<int>{0}, 0, in_time()};

@@ -19,7 +19,7 @@ struct Alone {
     else
       memory = std::make_shared<PrivateHeap>();
     control = make_world(*memory, 1);
-    world = std::make_shared<World>(WorldPlace{
+    world = std::make_shared<World>(WorldSetup{
         .memory = memory, .control = control, .staging_bytes = size_t{1} << 20});
     steps = std::make_unique<GroupSteps>(
         world, world->control().root_group.load(), std::vector<int>{0}, 0, in_time());

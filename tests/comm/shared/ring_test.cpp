@@ -207,11 +207,11 @@ template <class Sender, class Receiver>
 void expect_order_across_the_wrap_around() {
   const auto memory = std::make_shared<HeapMemory>();
   const auto rings = flight_rings(1);
-  const auto world = std::make_shared<World>(WorldPlace{
+  const auto world = std::make_shared<World>(WorldSetup{
       .memory = memory,
       .control = make_world(*memory, 1),
       .recorder = std::make_shared<FlightRecorder>(rings.get(), 0, 1, "", rings)});
-  const PortPlace place{
+  const ChannelEnd place{
       .world = world,
       .directory = std::make_shared<ChannelDirectory>(*world),
       .key = {},

@@ -407,6 +407,56 @@ TEST(SharedEngineRanks, ARenewalThatFailedForWantOfMemoryCanBeTriedAgain) {
       {.memory = std::make_shared<RefusingHeap>()});
 }
 
+/// One call of each kind, with tensors that go with it.
+void call_each_kind(const Group& world, int64_t count, bool reachable) {
+  const auto make = [&](int64_t n) {
+    return reachable ? world.allocate({n}).fill_(1) : at::ones({n});
+  };
+  const int64_t size = world.size();
+  const auto parts = [&](bool wanted) {
+    std::vector<at::Tensor> tensors;
+    for (int64_t k = 0; wanted && k < size; ++k)
+      tensors.push_back(make(count));
+    return tensors;
+  };
+  const bool root = world.rank() == 1;
+  all_reduce(world, make(count));
+  reduce(world, make(count), 1);
+  reduce_scatter(world, make(count), make(count * size));
+  broadcast(world, make(count), 1);
+  all_gather(world, make(count * size), make(count));
+  all_to_all(world, make(count * size), make(count * size));
+  all_to_all(world, parts(true), parts(true));
+  gather(world, parts(root), make(count), 1);
+  scatter(world, make(count), parts(root), 1);
+}
+
+// Every tensor dies as soon as its call has ended, well or not, and the sizes lead
+// through every algorithm: AddressSanitizer finds who is still in one of them.
+TEST(SharedEngineRanks, AnAbortAtAnyMomentLeavesNobodyInFreedMemory) {
+  for (const auto backend : {testing::Backend::Local, testing::Backend::ShmThreads})
+    for (int round = 0; round < 24; ++round)
+      testing::run_world(backend, 2 + round % 2, [round](const Group& world) {
+        barrier(world);
+        std::thread aborter;
+        if (world.rank() == 0)
+          aborter = std::thread([&world, round] {
+            std::this_thread::sleep_for(std::chrono::microseconds(round * 700));
+            world.abort("a test");
+          });
+        EXPECT_THROW(
+            {
+              const Deadline deadline = in_time();
+              while (!deadline.expired())
+                for (const int64_t count : {3, 4000, 200000})
+                  call_each_kind(world, count, round % 4 < 2);
+            },
+            PeerError);
+        if (aborter.joinable())
+          aborter.join();
+      });
+}
+
 TEST(SharedEngineRanks, GivesEmptyTensorsAndRefusesImpossibleOnes) {
   testing::run_world(testing::Backend::ShmThreads, 1, [](const Group& world) {
     EXPECT_EQ(world.allocate({0, 5}).numel(), 0);

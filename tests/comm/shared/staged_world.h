@@ -86,7 +86,7 @@ inline void run_steps(int ranks, const std::function<void(GroupSteps&)>& body) {
   for (const int rank : members)
     threads.emplace_back([&, rank] {
       try {
-        const auto world = std::make_shared<World>(WorldPlace{
+        const auto world = std::make_shared<World>(WorldSetup{
             .rank = rank,
             .size = ranks,
             .memory = memory,

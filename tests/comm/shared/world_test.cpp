@@ -45,7 +45,7 @@ struct Crew {
     size_t room = rings.size();
     auto* aligned =
         static_cast<std::byte*>(std::align(64, kFlightRingBytes * 3, place, room));
-    return std::make_unique<World>(WorldPlace{
+    return std::make_unique<World>(WorldSetup{
         .rank = rank,
         .size = 3,
         .memory = memory,
@@ -114,7 +114,7 @@ WaitPolicy policy_of_pinned(int first, int second) {
       CPU_ZERO(&one);
       CPU_SET(static_cast<size_t>(cpu), &one);
       ASSERT_EQ(::sched_setaffinity(0, sizeof one, &one), 0);
-      worlds.push_back(std::make_unique<World>(WorldPlace{
+      worlds.push_back(std::make_unique<World>(WorldSetup{
           .rank = static_cast<int>(worlds.size()),
           .size = 2,
           .memory = memory,

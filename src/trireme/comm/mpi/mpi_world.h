@@ -26,7 +26,7 @@ struct MpiTuning {
 };
 
 /// What a world is made of.
-struct MpiPlace {
+struct MpiSetup {
   int local_ranks = 1;
   std::string flight_folder;
   MpiTuning tuning;
@@ -36,7 +36,7 @@ struct MpiPlace {
 /// has failed, and the job is stopped when it exits.
 class MpiWorld {
  public:
-  MpiWorld(MpiRuntime& runtime, const MpiPlace& place);
+  MpiWorld(MpiRuntime& runtime, const MpiSetup& setup);
   ~MpiWorld();
   MpiWorld(const MpiWorld&) = delete;
   MpiWorld& operator=(const MpiWorld&) = delete;

@@ -119,7 +119,7 @@ std::function<void()> BlockSender::release_all() {
 Message BlockReceiver::load(const RingControl::Slot& slot) {
   std::byte* bytes = world().memory().at(slot.payload) + sizeof(BlockHeader);
   LeasedTensors maker(
-      std::make_shared<BlockLease>(world().place().memory, ring(), slot.payload));
+      std::make_shared<BlockLease>(world().setup().memory, ring(), slot.payload));
   return decode({bytes, slot.bytes}, maker);
 }
 

@@ -31,7 +31,7 @@ GroupSteps::GroupSteps(
       control_(world_->memory().as<GroupControl>(control)),
       members_(std::move(members)),
       rank_(rank),
-      half_bytes_(world_->place().staging_bytes / 2),
+      half_bytes_(world_->setup().staging_bytes / 2),
       // Nobody passes a step before we come, so this is where the group begins.
       step_(control_->meeting.step.value.load(std::memory_order_acquire)),
       deadline_(&deadline) {
@@ -166,7 +166,7 @@ void GroupSteps::meet_to_part() {
     trouble = std::current_exception();
   }
   // Ranks that are threads only copy on their way here, and cannot be stopped alone.
-  const bool threads = world_->place().watch == nullptr;
+  const bool threads = world_->setup().watch == nullptr;
   WaitBudget budget(*deadline_);
   while (!nobody_inside() && (threads || budget.charge()))
     wait_slice(step, step_, kGuardInterval);

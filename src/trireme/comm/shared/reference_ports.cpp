@@ -2,8 +2,8 @@
 
 namespace trireme::comm {
 
-ReferenceSender::ReferenceSender(PortPlace place, const ChannelOptions& options)
-    : RingSender(std::move(place), options),
+ReferenceSender::ReferenceSender(ChannelEnd end, const ChannelOptions& options)
+    : RingSender(std::move(end), options),
       messages_(std::make_shared<std::vector<Message>>(ring().slots)) {}
 
 bool ReferenceSender::store(

@@ -13,7 +13,7 @@ namespace trireme::comm {
 /// write by either side is seen by the other, and by autograd.
 class ReferenceSender : public RingSender {
  public:
-  ReferenceSender(PortPlace place, const ChannelOptions& options);
+  ReferenceSender(ChannelEnd end, const ChannelOptions& options);
   ~ReferenceSender() override { retire(); }
 
  protected:

@@ -10,14 +10,14 @@ namespace trireme::comm {
 namespace {
 
 FlightRecorder::Call flight_call(
-    const PortPlace& place, FlightKind kind, uint64_t bytes, uint32_t sequence) {
+    const ChannelEnd& end, FlightKind kind, uint64_t bytes, uint32_t sequence) {
   return {
       .kind = kind,
       .what = bytes,
-      .group = place.key.group,
+      .group = end.key.group,
       .sequence = sequence,
-      .peer = place.peer,
-      .tag = place.key.tag};
+      .peer = end.peer,
+      .tag = end.key.tag};
 }
 
 }  // namespace
@@ -25,11 +25,11 @@ FlightRecorder::Call flight_call(
 // ---- sender
 // --------------------------------------------------------------------------------
 
-RingSender::RingSender(PortPlace place, const ChannelOptions& options)
-    : place_(std::move(place)),
-      peers_{place_.peer},
+RingSender::RingSender(ChannelEnd end, const ChannelOptions& options)
+    : end_(std::move(end)),
+      peers_{end_.peer},
       options_(options),
-      sent_(place_.first_message) {
+      sent_(end_.first_message) {
   check_capacity(options);
   const uint32_t slots =
       std::bit_ceil(static_cast<uint32_t>(options.capacity_messages));
@@ -42,7 +42,7 @@ RingSender::RingSender(PortPlace place, const ChannelOptions& options)
   for (uint32_t i = 0; i < slots; ++i)
     new (&ring_->slot(i)) RingControl::Slot;
   try {
-    entry_ = &place_.directory->publish(place_.key, ring_offset_);
+    entry_ = &end_.directory->publish(end_.key, ring_offset_);
   } catch (...) {
     memory.release(ring_offset_);
     throw;
@@ -110,7 +110,7 @@ bool RingSender::try_send(const Message& message) {
   }
   world()
       .recorder()
-      .begin(flight_call(place_, FlightKind::Send, layout.total_bytes, sent_))
+      .begin(flight_call(end_, FlightKind::Send, layout.total_bytes, sent_))
       .done();
   return true;
 }
@@ -118,12 +118,12 @@ bool RingSender::try_send(const Message& message) {
 void RingSender::send(const Message& message, const Deadline& deadline) {
   world().check();
   const MessageLayout layout = measure(message);
-  const ChannelPeer to{.rank = place_.peer, .tag = place_.key.tag};
+  const ChannelPeer to{.rank = end_.peer, .tag = end_.key.tag};
   const PortGate::Turn turn = gate_.enter(deadline);
   if (!turn)
     time_out(turn_missing_text(to, deadline));
   auto record = world().recorder().begin(
-      flight_call(place_, FlightKind::Send, layout.total_bytes, sent_ + 1));
+      flight_call(end_, FlightKind::Send, layout.total_bytes, sent_ + 1));
   const WorldGuard guard(world(), peers_);
   for (;;) {
     // Both before we try, and what we wait for follows from them: a message that is
@@ -155,8 +155,7 @@ void RingSender::time_out(const std::string& what) const {
 // ---- receiver
 // ------------------------------------------------------------------------------
 
-RingReceiver::RingReceiver(PortPlace place)
-    : place_(std::move(place)), peers_{place_.peer} {}
+RingReceiver::RingReceiver(ChannelEnd end) : end_(std::move(end)), peers_{end_.peer} {}
 
 RingReceiver::~RingReceiver() {
   if (ring_ != nullptr)
@@ -168,7 +167,7 @@ bool RingReceiver::connect() {
   if (ring_ != nullptr)
     return true;
   if (entry_ == nullptr)
-    entry_ = place_.directory->find(place_.peer, place_.key);
+    entry_ = end_.directory->find(end_.peer, end_.key);
   if (entry_ == nullptr || !ChannelDirectory::connect(*entry_))
     return false;
   ring_ =
@@ -179,7 +178,7 @@ bool RingReceiver::connect() {
 
 FlightRecorder::Record RingReceiver::begin_record() const {
   return world().recorder().begin(
-      flight_call(place_, FlightKind::Receive, 0, taken_ + 1));
+      flight_call(end_, FlightKind::Receive, 0, taken_ + 1));
 }
 
 Message RingReceiver::take(FlightRecorder::Record& record) {
@@ -222,7 +221,7 @@ Message RingReceiver::receive(const Deadline& deadline) {
   auto record =
       begin_record();  // from the start, so that it shows what a rank waits for
   const WorldGuard guard(world(), peers_);
-  Flag& changes = place_.directory->changes(place_.peer);
+  Flag& changes = end_.directory->changes(end_.peer);
   for (;;) {
     const uint32_t seen = changes.value.load(std::memory_order_acquire);
     if (connect())
@@ -244,7 +243,7 @@ Message RingReceiver::receive(const Deadline& deadline) {
 }
 
 void RingReceiver::time_out(const Deadline& deadline, bool inside) const {
-  const ChannelPeer from{.rank = place_.peer, .tag = place_.key.tag};
+  const ChannelPeer from{.rank = end_.peer, .tag = end_.key.tag};
   const std::string what =
       inside ? message_missing_text(
                    from,

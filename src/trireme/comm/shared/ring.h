@@ -45,7 +45,7 @@ struct RingControl {
 };
 
 /// Which end of which channel of which world.
-struct PortPlace {
+struct ChannelEnd {
   std::shared_ptr<World> world;
   std::shared_ptr<ChannelDirectory> directory;
   ChannelKey key;
@@ -58,13 +58,13 @@ struct PortPlace {
 /// The sending end, but for how a message is stored.
 class RingSender : public SendPort {
  public:
-  RingSender(PortPlace place, const ChannelOptions& options);
+  RingSender(ChannelEnd end, const ChannelOptions& options);
   ~RingSender() override;
   void send(const Message& message, const Deadline& deadline) override;
   bool try_send(const Message& message) override;
 
  protected:
-  World& world() const { return *place_.world; }
+  World& world() const { return *end_.world; }
   RingControl& ring() const { return *ring_; }
   const ChannelOptions& options() const { return options_; }
 
@@ -86,7 +86,7 @@ class RingSender : public SendPort {
   bool try_put(const Message& message, const MessageLayout& layout, uint32_t taken);
   [[noreturn]] void time_out(const std::string& what) const;
 
-  PortPlace place_;
+  ChannelEnd end_;
   std::vector<int> peers_;
   ChannelOptions options_;
   uint64_t ring_offset_;
@@ -99,13 +99,13 @@ class RingSender : public SendPort {
 /// The receiving end, but for how a message is loaded.
 class RingReceiver : public ReceivePort {
  public:
-  explicit RingReceiver(PortPlace place);
+  explicit RingReceiver(ChannelEnd end);
   ~RingReceiver() override;
   Message receive(const Deadline& deadline) override;
   std::optional<Message> try_receive() override;
 
  protected:
-  World& world() const { return *place_.world; }
+  World& world() const { return *end_.world; }
   RingControl& ring() const { return *ring_; }
   virtual Message load(const RingControl::Slot& slot) = 0;
 
@@ -116,7 +116,7 @@ class RingReceiver : public ReceivePort {
   /// `inside`: whether it is our turn, so that we may look at the ring.
   [[noreturn]] void time_out(const Deadline& deadline, bool inside) const;
 
-  PortPlace place_;
+  ChannelEnd end_;
   std::vector<int> peers_;
   ChannelDirectory::Entry* entry_ = nullptr;
   RingControl* ring_ = nullptr;

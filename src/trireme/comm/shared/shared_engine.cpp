@@ -37,8 +37,8 @@ SharedEngine::SharedEngine(
           deadline) {}
 
 std::shared_ptr<SharedEngine> SharedEngine::root(
-    WorldPlace place, const Deadline& deadline) {
-  auto world = std::make_shared<World>(std::move(place));
+    WorldSetup setup, const Deadline& deadline) {
+  auto world = std::make_shared<World>(std::move(setup));
   Seat seat{
       .control = world->control().root_group.load(std::memory_order_acquire),
       .members = std::vector<int>(static_cast<size_t>(world->size())),
@@ -124,7 +124,7 @@ std::shared_ptr<Engine> SharedEngine::split(
       new SharedEngine(world_, directory_, std::move(seat), deadline));
 }
 
-PortPlace SharedEngine::port_place(int from, int to, int peer, int tag) const {
+ChannelEnd SharedEngine::channel_end(int from, int to, int peer, int tag) const {
   return {
       .world = world_,
       .directory = directory_,
@@ -134,18 +134,18 @@ PortPlace SharedEngine::port_place(int from, int to, int peer, int tag) const {
 
 std::unique_ptr<SendPort> SharedEngine::open_send(
     int to, int tag, const ChannelOptions& options) {
-  PortPlace place = port_place(rank(), to, to, tag);
+  ChannelEnd end = channel_end(rank(), to, to, tag);
   // Where all memory is shared, a message needs no copy.
   if (world_->memory().contains(this, sizeof *this))
-    return std::make_unique<ReferenceSender>(std::move(place), options);
-  return std::make_unique<BlockSender>(std::move(place), options);
+    return std::make_unique<ReferenceSender>(std::move(end), options);
+  return std::make_unique<BlockSender>(std::move(end), options);
 }
 
 std::unique_ptr<ReceivePort> SharedEngine::open_receive(int from, int tag) {
-  PortPlace place = port_place(from, rank(), from, tag);
+  ChannelEnd end = channel_end(from, rank(), from, tag);
   if (world_->memory().contains(this, sizeof *this))
-    return std::make_unique<ReferenceReceiver>(std::move(place));
-  return std::make_unique<BlockReceiver>(std::move(place));
+    return std::make_unique<ReferenceReceiver>(std::move(end));
+  return std::make_unique<BlockReceiver>(std::move(end));
 }
 
 at::Tensor SharedEngine::allocate(
@@ -160,7 +160,7 @@ at::Tensor SharedEngine::allocate(
       throw InvalidArgument(
           text("[comm] expected sizes that fit into memory, got ", sizes));
   }
-  auto memory = world_->place().memory;
+  auto memory = world_->setup().memory;
   const uint64_t offset = memory->allocate(empty ? 0 : bytes);
   // In a world that was stopped, a peer may still be writing here: it has not looked up
   // yet. Only when all have come to the next generation is the memory nobody's.
@@ -194,10 +194,10 @@ std::shared_ptr<Engine> SharedEngine::renew(const Deadline& deadline) {
     throw InvalidArgument(
         "[comm] expected a group of the newest generation to renew, got one that was "
         "renewed already; use what renew() gave");
-  WorldPlace place = world_->place();
-  place.control = world_->renew(
+  WorldSetup setup = world_->setup();
+  setup.control = world_->renew(
       deadline, [this] { return make_world(world_->memory(), world_->size()); });
-  auto next = root(std::move(place), deadline);
+  auto next = root(std::move(setup), deadline);
   renewed_ = true;
   return next;
 }

@@ -18,11 +18,11 @@ class SharedEngine : public Engine {
  public:
   /// The engine of the whole world; meets all ranks. Rank 0 has made the root group's
   /// control block when it made the world's.
-  static std::shared_ptr<SharedEngine> root(WorldPlace place, const Deadline& deadline);
+  static std::shared_ptr<SharedEngine> root(WorldSetup setup, const Deadline& deadline);
 
   int rank() const override { return steps_.rank(); }
   int size() const override { return steps_.size(); }
-  std::string backend() const override { return world_->place().backend; }
+  std::string backend() const override { return world_->setup().backend; }
   const std::vector<int>& members() const override { return steps_.members(); }
   World& world() const { return *world_; }
   void run(const Collective& call, const Deadline& deadline) override;
@@ -53,7 +53,7 @@ class SharedEngine : public Engine {
       Seat seat,
       const Deadline& deadline);
 
-  PortPlace port_place(int from, int to, int peer, int tag) const;
+  ChannelEnd channel_end(int from, int to, int peer, int tag) const;
 
   std::shared_ptr<World> world_;
   std::shared_ptr<ChannelDirectory> directory_;

@@ -44,9 +44,9 @@ WorldControl* make_world_control(std::byte* place, int size) {
   return control;
 }
 
-World::World(WorldPlace place)
-    : place_(std::move(place)),
-      control_(place_.memory->as<WorldControl>(place_.control)),
+World::World(WorldSetup setup)
+    : setup_(std::move(setup)),
+      control_(setup_.memory->as<WorldControl>(setup_.control)),
       exceptions_at_start_(std::uncaught_exceptions()),
       seats_(rank(), size(), [this](int peer) -> std::atomic<int32_t>& {
         return control_->slot(peer).core;
@@ -152,17 +152,17 @@ bool World::take_turn_to_look() const {
 }
 
 void World::find_dead() const {
-  if (!place_.watch)
+  if (!setup_.watch)
     return;
   std::unique_lock lock(watch_mutex_, std::try_to_lock);
   const auto now = Deadline::Clock::now();
   if (!lock.owns_lock() || now < next_watch_)
     return;
   next_watch_ = now + kWatchInterval;
-  if (place_.watch->sees_all() && !take_turn_to_look())
+  if (setup_.watch->sees_all() && !take_turn_to_look())
     return;
-  const std::vector<int> dead = place_.watch->find_dead();
-  if (!place_.watch->sees_all())
+  const std::vector<int> dead = setup_.watch->find_dead();
+  if (!setup_.watch->sees_all())
     control_->last_look.store(0, std::memory_order_relaxed);  // not for the others
   for (const int peer : dead) {
     const RankSlot& slot = control_->slot(peer);
@@ -188,12 +188,12 @@ void World::find_dead() const {
 }
 
 void World::note_timeout(const std::string& reason) const {
-  if (place_.recorder && !timeout_noted_.exchange(true))
+  if (setup_.recorder && !timeout_noted_.exchange(true))
     recorder().dump(rank(), reason);
 }
 
 void World::dump_flight(std::span<const int> ranks) const {
-  if (!place_.recorder || dumped_.exchange(true))
+  if (!setup_.recorder || dumped_.exchange(true))
     return;
   const std::string reason = control_->slot(control_->stopped_by.load() - 1).reason;
   for (const int each : ranks)
@@ -205,11 +205,11 @@ bool World::has_left(int peer) const {
 }
 
 bool World::has_died(int peer) const {
-  if (!place_.watch || peer == rank())
+  if (!setup_.watch || peer == rank())
     return false;
   std::lock_guard lock(watch_mutex_);
   // Asked before the state is read: a rank that leaves and ends in between is not dead.
-  return place_.watch->is_dead(peer) && !has_left(peer);
+  return setup_.watch->is_dead(peer) && !has_left(peer);
 }
 
 // Returns when every rank has come to this renewal. When it throws, nobody passes it.
@@ -284,7 +284,7 @@ void World::choose_policy() {
   std::vector<RankCores> cores;
   for (int peer = 0; peer < size(); ++peer)
     cores.push_back(control_->slot(peer).cores);
-  place_.policy = wait_policy(cores);
+  setup_.policy = wait_policy(cores);
 }
 
 }  // namespace trireme::comm

@@ -106,8 +106,8 @@ class PeerWatch {
   }
 };
 
-/// Everything a rank needs to take its place in a world.
-struct WorldPlace {
+/// Everything a rank needs to join a world.
+struct WorldSetup {
   int rank = 0;
   int size = 1;
   std::shared_ptr<SharedMemory> memory;
@@ -125,18 +125,18 @@ struct WorldPlace {
 /// on its way, by telling the others.
 class World {
  public:
-  explicit World(WorldPlace place);
+  explicit World(WorldSetup setup);
   ~World();
   World(const World&) = delete;
   World& operator=(const World&) = delete;
 
-  int rank() const { return place_.rank; }
-  int size() const { return place_.size; }
-  const WorldPlace& place() const { return place_; }
-  SharedMemory& memory() const { return *place_.memory; }
-  FlightRecorder& recorder() const { return *place_.recorder; }
+  int rank() const { return setup_.rank; }
+  int size() const { return setup_.size; }
+  const WorldSetup& setup() const { return setup_; }
+  SharedMemory& memory() const { return *setup_.memory; }
+  FlightRecorder& recorder() const { return *setup_.recorder; }
   WorldControl& control() const { return *control_; }
-  const WaitPolicy& policy() const { return place_.policy; }
+  const WaitPolicy& policy() const { return setup_.policy; }
 
   /// Decides how to wait, from the cores of all ranks; for when all have come.
   void choose_policy();
@@ -184,7 +184,7 @@ class World {
   void await_renewal(uint32_t number, const Deadline& deadline) const;
   void dump_flight(std::span<const int> ranks) const;
 
-  WorldPlace place_;
+  WorldSetup setup_;
   WorldControl* control_;
   int exceptions_at_start_;
   mutable CoreSeats seats_;
