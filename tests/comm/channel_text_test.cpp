@@ -20,9 +20,30 @@ TEST(ChannelText, AFullChannelSaysHowFull) {
            .options = {.capacity_messages = 4, .capacity_bytes = 700}},
           kDeadline),
       "[comm] expected room for 100 bytes in the channel to rank 3 (tag 7) within 250 "
-      "ms, but it is full: 2 of 4 messages wait to be received, and 640 of 700 bytes "
-      "are "
-      "not given back; receive more, drop received tensors, or raise ChannelOptions");
+      "ms, but it is full: 640 of 700 bytes are not given back (2 of 4 messages wait "
+      "to be received); receive more, drop received tensors, or raise capacity_bytes");
+}
+
+TEST(ChannelText, AFullChannelSaysWhichLimitItHasReached) {
+  EXPECT_EQ(
+      channel_full_text(
+          {.rank = 3, .tag = 7},
+          100,
+          {.messages = 4,
+           .bytes = 64,
+           .options = {.capacity_messages = 4, .capacity_bytes = 700}},
+          kDeadline),
+      "[comm] expected room for 100 bytes in the channel to rank 3 (tag 7) within 250 "
+      "ms, but it is full: 4 of 4 messages wait to be received; receive more, or raise "
+      "capacity_messages");
+}
+
+TEST(ChannelText, AThreadWithoutATurnIsTold) {
+  EXPECT_EQ(
+      turn_missing_text({.rank = 1, .tag = 2}, kDeadline),
+      "[comm] expected this thread's turn at the channel with rank 1 (tag 2) within "
+      "250 ms, but another thread still waits there; give each thread a channel of its "
+      "own, or allow more time");
 }
 
 TEST(ChannelText, AMissingMessageIsNamed) {

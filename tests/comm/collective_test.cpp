@@ -2,9 +2,12 @@
 #include "trireme/comm/collective.h"
 
 #include <set>
+#include <span>
 #include <vector>
 
 #include <gtest/gtest.h>
+
+#include "trireme/core/error.h"
 
 namespace trireme::comm {
 namespace {
@@ -131,6 +134,64 @@ TEST(Collective, AMismatchSaysWhoCalledWhat) {
           std::vector<uint64_t>{split, barrier, split}, std::vector<int>{4, 5, 9}),
       "[comm] expected the same call with the same dtype and count on every rank, got: "
       "rank 5 called barrier; ranks 4 and 9 called split");
+}
+
+// Rank 1 of three, with one piece for all or one a reader.
+TEST(Collective, SaysWhatARankGivesToWhom) {
+  std::byte memory[3];
+  const std::vector<Piece> one = {{memory, 1}};
+  const std::vector<Piece> three = {{memory, 1}, {memory + 1, 1}, {memory + 2, 1}};
+  const auto given = [](CollectiveKind kind, std::span<const Piece> give, int reader) {
+    return given_to({.kind = kind, .root = 2, .give = give}, reader).data;
+  };
+  EXPECT_EQ(given(CollectiveKind::AllGather, one, 2), memory);
+  EXPECT_EQ(given(CollectiveKind::AllToAll, three, 2), memory + 2);
+  EXPECT_EQ(given(CollectiveKind::Scatter, three, 0), memory);
+  EXPECT_EQ(given(CollectiveKind::Gather, one, 2), memory);
+  EXPECT_EQ(given(CollectiveKind::Gather, one, 0), nullptr);
+  EXPECT_EQ(given(CollectiveKind::Broadcast, {}, 0), nullptr);
+}
+
+TEST(Collective, TakesWhatARankGivesToItself) {
+  std::vector<int> input = {7, 8}, output = {0, 0};
+  const auto piece = [](int& value) {
+    return Piece{reinterpret_cast<std::byte*>(&value), sizeof value};
+  };
+  const std::vector<Piece> give = {piece(input[0]), piece(input[1])};
+  std::vector<Piece> take = {piece(output[0]), piece(output[1])};
+  take_own({.kind = CollectiveKind::AllToAll, .give = give, .take = take}, 1);
+  EXPECT_EQ(output, (std::vector<int>{0, 8}));
+  take_own({.kind = CollectiveKind::AllGather, .give = give, .take = take}, 1);
+  EXPECT_EQ(output, (std::vector<int>{0, 7}));
+  take[1].bytes = 0;
+  take_own({.kind = CollectiveKind::AllToAll, .give = give, .take = take}, 1);
+  take_own({.kind = CollectiveKind::AllToAll, .give = give}, 1);
+  take_own({.kind = CollectiveKind::AllToAll, .take = take}, 0);
+  EXPECT_EQ(output, (std::vector<int>{0, 7}));
+}
+
+TEST(Collective, NamesAGroupByItsRanks) {
+  EXPECT_EQ(group_text(std::vector<int>{0, 1, 2}, 3), "the world");
+  EXPECT_EQ(group_text(std::vector<int>{1, 3}, 4), "the group of ranks 1 and 3");
+  EXPECT_EQ(group_text(std::vector<int>{2}, 4), "the group of rank 2");
+  EXPECT_EQ(
+      group_text(std::vector<int>{9, 8, 7, 6, 5, 4, 3, 2, 1, 0}, 11),
+      "the group of ranks 9, 8, 7, 6, 5, 4, 3 and 2 and 2 more");
+}
+
+// What the word of a call has no room for must not look like another call.
+TEST(Collective, RefusesWhatItsSignatureCannotHold) {
+  EXPECT_EQ(
+      describe(
+          signature({.kind = CollectiveKind::Broadcast, .root = 8190, .count = 1})),
+      "broadcast uint8[1] from rank 8190");
+  for (const int root : {8191, 8192, 1 << 20, -2})
+    EXPECT_THROW(
+        signature({.kind = CollectiveKind::Broadcast, .root = root}), NotSupported)
+        << root;
+  for (const int64_t count : {int64_t{1} << 38, int64_t{-1}})
+    EXPECT_THROW(
+        signature({.kind = CollectiveKind::AllReduce, .count = count}), NotSupported);
 }
 
 }  // namespace

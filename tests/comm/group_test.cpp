@@ -9,6 +9,7 @@
 
 #include "fake_engine.h"
 #include "scopes.h"
+#include "trireme/comm/channel.h"
 #include "trireme/comm/collectives.h"
 #include "trireme/comm/init.h"
 #include "trireme/comm/local/local_world.h"
@@ -335,6 +336,85 @@ TEST(Group, LeavesQuietlyWhenItWasMadeDuringUnwinding) {
   } catch (const std::out_of_range&) {
   }
   EXPECT_EQ(engine->aborts, std::vector<std::string>{});
+}
+
+/// An engine whose calls last until the test says so, and which tells when it goes.
+class SlowEngine : public FakeEngine {
+ public:
+  SlowEngine(std::atomic<bool>& inside, std::atomic<bool>& go, std::atomic<bool>& gone)
+      : FakeEngine(0, 1), inside_(inside), go_(go), gone_(gone) {}
+  ~SlowEngine() override { gone_ = true; }
+  at::Tensor allocate(at::IntArrayRef, const at::TensorOptions&) override {
+    linger();
+    return {};
+  }
+  void abort(const std::string&) noexcept override { linger(); }
+  void set_note(const std::string&) noexcept override { linger(); }
+  std::unique_ptr<SendPort> open_send(
+      int to, int tag, const ChannelOptions& options) override {
+    linger();
+    return FakeEngine::open_send(to, tag, options);
+  }
+
+ private:
+  void linger() {
+    inside_ = true;
+    const Deadline deadline = Deadline::after(std::chrono::seconds(20));
+    while (!go_ && !deadline.expired())
+      std::this_thread::yield();
+    EXPECT_FALSE(gone_);
+  }
+  std::atomic<bool>&inside_, &go_, &gone_;
+};
+
+// Whoever has begun a call that takes no turn keeps the engine until it ends.
+TEST(Group, MayBeClosedWhileAnotherThreadCallsIt) {
+  const std::vector<std::function<void(const Group&)>> calls = {
+      [](const Group& group) { group.abort("why"); },
+      [](const Group& group) { group.set_note("here"); },
+      [](const Group& group) { group.allocate({1}); },
+      [](const Group& group) {
+        Channel(group, {0, 0});
+      }};
+  for (const auto& call : calls) {
+    std::atomic<bool> inside{false}, go{false}, gone{false};
+    Group group(std::make_shared<SlowEngine>(inside, go, gone));
+    std::thread caller([&] { call(group); });
+    while (!inside)
+      std::this_thread::yield();
+    group.close();
+    EXPECT_THROW(group.rank(), InvalidArgument);
+    EXPECT_FALSE(gone);
+    go = true;
+    caller.join();
+    EXPECT_TRUE(gone);
+  }
+}
+
+// What a rank is does not change: it may be asked while another thread closes.
+TEST(Group, MayBeAskedWhileAnotherThreadCloses) {
+  for (int round = 0; round < 50; ++round) {
+    Group group = alone();
+    std::atomic<bool> started{false};
+    std::thread asker([&] {
+      try {
+        for (;;) {
+          EXPECT_EQ(group.rank(), 0);
+          EXPECT_EQ(group.size(), 1);
+          EXPECT_EQ(group.members().size(), 1U);
+          EXPECT_EQ(group.backend(), "none");
+          group.set_note("still here");
+          started = true;
+        }
+      } catch (const InvalidArgument&) {
+        started = true;
+      }
+    });
+    while (!started)
+      std::this_thread::yield();
+    group.close();
+    asker.join();
+  }
 }
 
 // ---- devices and memory

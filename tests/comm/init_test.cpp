@@ -13,6 +13,7 @@
 #include "fake_engine.h"
 #include "scopes.h"
 #include "trireme/comm/collectives.h"
+#include "trireme/comm/local/local_world.h"
 #include "trireme/core/log.h"
 #include "trireme/testing/check.h"
 
@@ -296,6 +297,40 @@ TEST(InitRanks, ShareTheThreadsOfTheirCaller) {
   EXPECT_EQ(threads_of(1, {}), std::set<int>{1});
   EXPECT_EQ(threads_of(1, {.threads = 3}), std::set<int>{3});
   at::set_num_threads(before);
+}
+
+TEST(InitRanks, PeersAreToldWhatWasThrown) {
+  const LocalWorld world(2);
+  std::vector<std::thread> ranks;
+  for (int rank = 0; rank < 2; ++rank)
+    ranks.emplace_back([&world, rank] {
+      const Group group(world.join(rank, Deadline::after(std::chrono::seconds(20))));
+      const auto body = [&] {
+        if (rank == 1)
+          throw std::out_of_range("the oar is broken");
+        barrier(group, {.timeout = std::chrono::seconds(20)});
+      };
+      if (rank == 1) {
+        EXPECT_THROW(telling_peers(group, body), std::out_of_range);
+      } else {
+        EXPECT_EQ(
+            testing::message_of<PeerError>([&] { telling_peers(group, body); }),
+            "[comm] rank 1 failed: the oar is broken");
+      }
+    });
+  for (std::thread& rank : ranks)
+    rank.join();
+}
+
+TEST_F(Init, TellingPeersPassesOnWhatIsNoStdException) {
+  const Group group(LocalWorld(1).join(0, Deadline::after(std::chrono::seconds(5))));
+  EXPECT_THROW(telling_peers(group, [] { throw 7; }), int);
+  EXPECT_EQ(
+      testing::message_of<PeerError>([&] { group.engine().check(); }),
+      "[comm] rank 0 failed: something that is not a std::exception was thrown");
+  Group closed = Group(LocalWorld(1).join(0, Deadline::after(std::chrono::seconds(5))));
+  closed.close();
+  EXPECT_THROW(telling_peers(closed, [] { throw 7; }), int);
 }
 
 }  // namespace

@@ -55,11 +55,13 @@ class Bytes {
 class Views : public TensorMaker {
  public:
   explicit Views(std::span<std::byte> bytes) : bytes_(bytes) {}
-  at::Tensor make(
-      std::byte* data, at::IntArrayRef sizes, c10::ScalarType dtype) override {
+  at::Tensor make(std::byte* data, const TensorForm& form) override {
     ++made;
-    at::Tensor tensor =
-        at::from_blob(data, sizes, at::TensorOptions().dtype(dtype).device(at::kCPU));
+    at::Tensor tensor = at::from_blob(
+        data,
+        form.sizes,
+        form.strides,
+        at::TensorOptions().dtype(form.dtype).device(at::kCPU));
     EXPECT_GE(data, bytes_.data());
     EXPECT_LE(data + tensor.nbytes(), bytes_.data() + bytes_.size());
     return tensor;
@@ -156,6 +158,35 @@ TEST(Message, CarriesEveryShape) {
   ASSERT_EQ(got.tensors.size(), tensors.size());
   for (size_t i = 0; i < tensors.size(); ++i)
     EXPECT_TRUE(same(got.tensors[i], tensors[i])) << i;
+}
+
+TEST(Message, CarriesStrides) {
+  const at::Tensor image = at::arange(120).reshape({2, 3, 4, 5});
+  const std::vector<at::Tensor> tensors = {
+      image.contiguous(at::MemoryFormat::ChannelsLast),
+      image.permute({2, 0, 3, 1}),
+      at::arange(3).reshape({1, 3}).t(),
+      at::arange(8).reshape({2, 1, 2, 2}).contiguous(at::MemoryFormat::ChannelsLast),
+      at::ones({1}).as_strided({1, 1}, {7, 9})};
+  const auto bytes = encoded({.tensors = tensors});
+  const Message got = decoded(*bytes);
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    EXPECT_EQ(got.tensors[i].strides(), tensors[i].strides()) << i;
+    expect_same_bits(got.tensors[i], tensors[i]);
+  }
+}
+
+// What has gaps travels without them, its dims in the same order.
+TEST(Message, LeavesOutGapsButKeepsTheOrderOfDims) {
+  const at::Tensor image =
+      at::arange(240).reshape({2, 3, 4, 10}).contiguous(at::MemoryFormat::ChannelsLast);
+  const at::Tensor part = image.slice(3, 0, 10, 2);
+  const auto bytes = encoded({.tensors = {part, at::ones({3, 1}).expand({3, 4})}});
+  EXPECT_LE(bytes->size(), 120 * 8 + 64 + 256U);
+  const Message got = decoded(*bytes);
+  EXPECT_TRUE(got.tensors[0].is_contiguous(at::MemoryFormat::ChannelsLast));
+  EXPECT_TRUE(same(got.tensors[0], part));
+  EXPECT_TRUE(same(got.tensors[1], at::ones({3, 4})));
 }
 
 TEST(Message, CarriesTheHeader) {
@@ -370,6 +401,34 @@ TEST(Message, RefusesAWrongOffset) {
     bytes->write(kOffsetAt, wrong);
     EXPECT_EQ(refusal(*bytes), kWanted + "a tensor at offset " + std::to_string(wrong));
   }
+}
+
+TEST(Message, RefusesStridesThatOverlapOrLeaveGaps) {
+  const auto bytes = encoded({.tensors = {at::arange(6).reshape({3, 2}).t()}});
+  const size_t strides_at = kSizeAt + 2 * sizeof(int64_t);
+  ASSERT_EQ(bytes->read<int64_t>(strides_at), 1);
+  ASSERT_EQ(bytes->read<int64_t>(strides_at + 8), 2);
+  for (const auto& [first, second] : std::vector<std::pair<int64_t, int64_t>>{
+           {1, 1},
+           {0, 2},
+           {2, 2},
+           {2, 3},
+           {1, 3},
+           {-1, 2},
+           {1, std::numeric_limits<int64_t>::max()}}) {
+    bytes->write(strides_at, first);
+    bytes->write(strides_at + 8, second);
+    EXPECT_EQ(
+        refusal(*bytes),
+        kWanted + text("strides [", first, ", ", second, "] for sizes [2, 3]"));
+  }
+  bytes->write<int64_t>(strides_at, 3);
+  bytes->write<int64_t>(strides_at + 8, 1);
+  EXPECT_TRUE(same(decoded(*bytes).tensors[0], at::arange(6).reshape({2, 3})));
+  // Without elements there is nothing to stride over.
+  const auto empty = encoded({.tensors = {at::empty({0, 3})}});
+  empty->write<uint8_t>(kFlagsAt, 5);
+  EXPECT_THROW(decoded(*empty), InvalidArgument);
 }
 
 TEST(Message, IgnoresAGradientOfIntegers) {

@@ -5,6 +5,7 @@
 #include <set>
 #include <thread>
 
+#include "trireme/comm/wait_budget.h"
 #include "trireme/core/error.h"
 
 namespace trireme::comm {
@@ -22,7 +23,7 @@ struct Channel::Impl {
 
 Channel::Channel(const Group& group, const Edge& edge, const ChannelOptions& options)
     : impl_(std::make_shared<Impl>()) {
-  const int size = group.size();
+  const int size = group.size(), rank = group.rank();
   if (edge.from < 0 || edge.from >= size || edge.to < 0 || edge.to >= size)
     throw InvalidArgument(text(
         "[comm] expected an edge between ranks 0 to ",
@@ -31,21 +32,22 @@ Channel::Channel(const Group& group, const Edge& edge, const ChannelOptions& opt
         edge.from,
         " to ",
         edge.to));
-  if (group.rank() != edge.from && group.rank() != edge.to)
+  if (rank != edge.from && rank != edge.to)
     throw InvalidArgument(text(
         "[comm] expected rank ",
         edge.from,
         " or ",
         edge.to,
         " to open this channel, got rank ",
-        group.rank(),
+        rank,
         "; open only the channels that end here"));
   impl_->edge = edge;
   impl_->timeout = group.options().timeout;
-  if (group.rank() == edge.from)
-    impl_->sender = group.engine().open_send(edge.to, edge.tag, options);
-  if (group.rank() == edge.to)
-    impl_->receiver = group.engine().open_receive(edge.from, edge.tag);
+  const std::shared_ptr<Engine> engine = group.share_engine();
+  if (rank == edge.from)
+    impl_->sender = engine->open_send(edge.to, edge.tag, options);
+  if (rank == edge.to)
+    impl_->receiver = engine->open_receive(edge.from, edge.tag);
 }
 
 const Edge& Channel::edge() const {
@@ -113,6 +115,7 @@ std::vector<Message> exchange(
   for (size_t i = 0; timeout.count() <= 0 && i < receives.size(); ++i)
     longest = std::max(longest, receives[i].impl_->timeout);
   const Deadline deadline = Deadline::after(longest);
+  WaitBudget budget(deadline);
   std::vector<size_t> to_send(sends.size()), to_receive(receives.size());
   std::iota(to_send.begin(), to_send.end(), 0);
   std::iota(to_receive.begin(), to_receive.end(), 0);
@@ -137,7 +140,7 @@ std::vector<Message> exchange(
       pause = std::chrono::microseconds(0);
       continue;
     }
-    if (deadline.expired())
+    if (!budget.charge())
       throw TimeoutError(text(
           "[comm] expected ",
           sends.size(),

@@ -19,6 +19,13 @@ std::string channel_full_text(
     size_t bytes,
     const ChannelFill& fill,
     const Deadline& deadline) {
+  const bool of_messages =
+      fill.messages >= static_cast<uint64_t>(fill.options.capacity_messages);
+  const std::string waiting = text(
+      fill.messages,
+      " of ",
+      fill.options.capacity_messages,
+      " messages wait to be received");
   return text(
       "[comm] expected room for ",
       bytes,
@@ -29,15 +36,27 @@ std::string channel_full_text(
       ") within ",
       deadline.allowed().count(),
       " ms, but it is full: ",
-      fill.messages,
-      " of ",
-      fill.options.capacity_messages,
-      " messages wait to be received, and ",
-      fill.bytes,
-      " of ",
-      fill.options.capacity_bytes,
-      " bytes are not given back; receive more, drop received tensors, or raise "
-      "ChannelOptions");
+      of_messages ? text(waiting, "; receive more, or raise capacity_messages")
+                  : text(
+                        fill.bytes,
+                        " of ",
+                        fill.options.capacity_bytes,
+                        " bytes are not given back (",
+                        waiting,
+                        "); receive more, drop received tensors, or raise "
+                        "capacity_bytes"));
+}
+
+std::string turn_missing_text(const ChannelPeer& with, const Deadline& deadline) {
+  return text(
+      "[comm] expected this thread's turn at the channel with rank ",
+      with.rank,
+      " (tag ",
+      with.tag,
+      ") within ",
+      deadline.allowed().count(),
+      " ms, but another thread still waits there; give each thread a channel of its "
+      "own, or allow more time");
 }
 
 std::string message_missing_text(

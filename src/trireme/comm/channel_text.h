@@ -34,6 +34,10 @@ std::string channel_full_text(
     const ChannelFill& fill,
     const Deadline& deadline);
 
+/// The text of the TimeoutError of a thread that found another one at its end of the
+/// channel all the time.
+std::string turn_missing_text(const ChannelPeer& with, const Deadline& deadline);
+
 /// The text of the TimeoutError for message number `index` (from 1), with what is known
 /// of the reason: "it did not come".
 std::string message_missing_text(

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <cstring>
 #include <map>
 #include <vector>
 
@@ -39,10 +40,41 @@ bool reduces(CollectiveKind kind) {
 
 }  // namespace
 
+bool gives_apart(CollectiveKind kind) {
+  return kind == CollectiveKind::Scatter || kind == CollectiveKind::AllToAll ||
+         kind == CollectiveKind::AllToAllUneven;
+}
+
+Piece given_to(const Collective& call, int reader) {
+  if (call.give.empty() || (call.kind == CollectiveKind::Gather && reader != call.root))
+    return {};
+  return call.give[gives_apart(call.kind) ? static_cast<size_t>(reader) : 0];
+}
+
+void take_own(const Collective& call, int rank) {
+  const Piece from = given_to(call, rank);
+  if (call.take.empty() || from.bytes == 0)
+    return;
+  const Piece& own = call.take[static_cast<size_t>(rank)];
+  if (own.bytes > 0 && own.data != from.data)
+    std::memmove(own.data, from.data, std::min(own.bytes, from.bytes));
+}
+
 uint64_t signature(const Collective& call) {
+  constexpr uint64_t kMostCount = (uint64_t{1} << (64 - kCountShift)) - 1;
+  if (call.root < -1 || static_cast<uint64_t>(call.root + 1) > kRootMask)
+    throw NotSupported(text(
+        "[comm] expected a root from 0 to ", kRootMask - 1, ", got rank ", call.root));
+  if (call.count < 0 || static_cast<uint64_t>(call.count) > kMostCount)
+    throw NotSupported(text(
+        "[comm] expected at most ",
+        kMostCount,
+        " elements in a call, got ",
+        call.count,
+        "; make several calls"));
   return static_cast<uint64_t>(call.kind) | static_cast<uint64_t>(call.op) << kOpShift |
          static_cast<uint64_t>(call.dtype) << kDtypeShift |
-         (static_cast<uint64_t>(call.root + 1) & kRootMask) << kRootShift |
+         static_cast<uint64_t>(call.root + 1) << kRootShift |
          static_cast<uint64_t>(call.count) << kCountShift;
 }
 
@@ -89,6 +121,17 @@ std::string rank_list(std::span<const int> ranks) {
     out += std::to_string(ranks[i]);
   }
   return out;
+}
+
+std::string group_text(std::span<const int> members, int world_size) {
+  constexpr size_t kMost = 8;
+  if (members.size() == static_cast<size_t>(world_size))
+    return "the world";
+  const size_t named = std::min(members.size(), kMost);
+  return text(
+      "the group of ",
+      rank_list(members.first(named)),
+      named < members.size() ? text(" and ", members.size() - named, " more") : "");
 }
 
 std::string to_string(CollectiveKind kind) {

@@ -54,7 +54,17 @@ struct Collective {
   std::span<const Piece> take;
 };
 
+/// Whether a rank that gives has one piece a reader, rather than one for all.
+bool gives_apart(CollectiveKind kind);
+
+/// What a rank gives to `reader`; an empty piece if that one does not read from it.
+Piece given_to(const Collective& call, int reader);
+
+/// Carries out what `rank` gives to itself. For a group of one that is all there is.
+void take_own(const Collective& call, int rank);
+
 /// The part of a call that all ranks must agree on, packed without loss into one word.
+/// NotSupported for a root or a count that has no room there.
 uint64_t signature(const Collective& call);
 
 /// A signature in words: "all_reduce sum float32[1024]", "broadcast int64[3] from rank
@@ -68,6 +78,9 @@ std::string describe_mismatch(
 
 /// "rank 2", "ranks 1, 3 and 4".
 std::string rank_list(std::span<const int> ranks);
+
+/// "the world", "the group of ranks 1 and 3"; of many ranks the first eight.
+std::string group_text(std::span<const int> members, int world_size);
 
 std::string to_string(CollectiveKind kind);
 std::string to_string(ReduceOp op);

@@ -13,26 +13,35 @@ struct Group::Impl {
   Impl(std::shared_ptr<Engine> its_engine, const GroupOptions& its_options)
       : owner(std::move(its_engine)),
         engine(owner.get()),
+        rank(owner->rank()),
+        size(owner->size()),
+        backend(owner->backend()),
+        members(owner->members()),
         options(its_options),
         exceptions_at_start(std::uncaught_exceptions()),
-        worker([rank = owner->rank(), size = owner->size()] {
-          set_log_rank(rank, size);
-        }) {}
+        worker([this] { set_log_rank(rank, size); }) {}
   ~Impl() {
     // Or the worker would go on waiting for peers that we have let down. Without work,
     // an exception that passes a sub-group is nobody else's business: it may be caught.
     if (owner && worker.busy() && std::uncaught_exceptions() > exceptions_at_start)
       owner->abort(text(
           "[comm] rank ",
-          owner->members()[static_cast<size_t>(owner->rank())],
+          world_rank(),
           " left a group with work in it by an exception; see its own output"));
   }
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
+  int world_rank() const { return members[static_cast<size_t>(rank)]; }
 
+  // Null once closed. Calls that take their turn use `engine`, since closing takes its
+  // turn too; the others share the ownership, so that it does not go under their feet.
+  std::mutex owner_mutex;
   std::shared_ptr<Engine> owner;
-  std::atomic<Engine*> engine;  // null once closed; owner changes under the mutex only
-  GroupOptions options;
+  std::atomic<Engine*> engine;
+  const int rank, size;
+  const std::string backend;
+  const std::vector<int> members;
+  const GroupOptions options;
   int exceptions_at_start;
   std::mutex mutex;
   Worker worker;  // last: it ends before the engine goes
@@ -46,37 +55,15 @@ Group::Group(std::shared_ptr<Engine> engine, const GroupOptions& options) {
     impl_ = std::make_shared<Impl>(std::move(engine), options);
 }
 
-Group::Impl& Group::impl() const {
-  if (!impl_)
-    throw InvalidArgument(
-        "[comm] expected a group, got an empty handle; it comes from init(), "
-        "run_local() or "
-        "split() with a colour of zero or more");
-  if (impl_->engine.load(std::memory_order_acquire) == nullptr)
-    throw InvalidArgument(
-        "[comm] expected an open group, got one that was closed; call init() or "
-        "renew()");
-  return *impl_;
+namespace {
+
+[[noreturn]] void refuse_closed() {
+  throw InvalidArgument(
+      "[comm] expected an open group, got one that was closed; call init() or "
+      "renew()");
 }
 
-int Group::rank() const {
-  return engine().rank();
-}
-int Group::size() const {
-  return engine().size();
-}
-std::string Group::backend() const {
-  return engine().backend();
-}
-const std::vector<int>& Group::members() const {
-  return engine().members();
-}
-const GroupOptions& Group::options() const {
-  return impl().options;
-}
-
-Engine& Group::engine(c10::DeviceType device) const {
-  Engine* engine = impl().engine.load(std::memory_order_acquire);
+void check_device(c10::DeviceType device) {
   if (device == c10::DeviceType::CUDA)
     throw NotSupported(
         "[comm] expected CPU tensors, got CUDA: this build has no engine for them; "
@@ -87,6 +74,50 @@ Engine& Group::engine(c10::DeviceType device) const {
         "[comm] expected tensors on the CPU, got ",
         c10::DeviceTypeName(device, true),
         "; move them there first"));
+}
+
+}  // namespace
+
+Group::Impl& Group::impl() const {
+  if (!impl_)
+    throw InvalidArgument(
+        "[comm] expected a group, got an empty handle; it comes from init(), "
+        "run_local() or "
+        "split() with a colour of zero or more");
+  if (impl_->engine.load(std::memory_order_acquire) == nullptr)
+    refuse_closed();
+  return *impl_;
+}
+
+std::shared_ptr<Engine> Group::share_engine() const {
+  Impl& state = impl();
+  const std::lock_guard lock(state.owner_mutex);
+  if (!state.owner)
+    refuse_closed();
+  return state.owner;
+}
+
+int Group::rank() const {
+  return impl().rank;
+}
+int Group::size() const {
+  return impl().size;
+}
+std::string Group::backend() const {
+  return impl().backend;
+}
+const std::vector<int>& Group::members() const {
+  return impl().members;
+}
+const GroupOptions& Group::options() const {
+  return impl().options;
+}
+
+Engine& Group::engine(c10::DeviceType device) const {
+  Engine* engine = impl().engine.load(std::memory_order_acquire);
+  check_device(device);
+  if (engine == nullptr)
+    refuse_closed();  // by another thread, just now
   return *engine;
 }
 
@@ -128,7 +159,9 @@ void Group::close() {
   const std::unique_lock lock(impl_->mutex);
   impl_->worker.drain();
   impl_->engine.store(nullptr, std::memory_order_release);
-  impl_->owner.reset();
+  std::shared_ptr<Engine> last;  // goes after the lock
+  const std::lock_guard owner_lock(impl_->owner_mutex);
+  last.swap(impl_->owner);
 }
 
 Group Group::renew() const {
@@ -138,21 +171,18 @@ Group Group::renew() const {
 }
 
 void Group::abort(const std::string& why) const {
-  Engine& mine = engine();
-  mine.abort(text(
-      "[comm] rank ",
-      mine.members()[static_cast<size_t>(mine.rank())],
-      " failed: ",
-      why));
+  share_engine()->abort(text("[comm] rank ", impl_->world_rank(), " failed: ", why));
 }
 
 void Group::set_note(const std::string& note) const {
-  engine().set_note(note);
+  share_engine()->set_note(note);
 }
 
 at::Tensor Group::allocate(
     at::IntArrayRef sizes, const at::TensorOptions& options) const {
-  return engine(options.device().type()).allocate(sizes, options);
+  const std::shared_ptr<Engine> engine = share_engine();
+  check_device(options.device().type());
+  return engine->allocate(sizes, options);
 }
 
 }  // namespace trireme::comm

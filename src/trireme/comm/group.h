@@ -74,7 +74,11 @@ class Group {
   at::Tensor allocate(
       at::IntArrayRef sizes, const at::TensorOptions& options = {}) const;
 
-  /// The engine for tensors of a device; NotSupported where this build has none.
+  /// The engine for calls that take no turn: it stays, even if another thread closes
+  /// the group meanwhile.
+  std::shared_ptr<Engine> share_engine() const;
+  /// The engine for tensors of a device; NotSupported where this build has none. Valid
+  /// until the group is closed, so for what runs in_order().
   Engine& engine(c10::DeviceType device = c10::DeviceType::CPU) const;
 
   /// Runs `body` in the order of this group's calls: now and here, or on the group's

@@ -39,13 +39,9 @@ std::exception_ptr run_rank(
   try {
     group = Group(
         join(rank, Deadline::after(options.timeout)), {.timeout = options.timeout});
-    body(group);
+    telling_peers(group, [&] { body(group); });
     return nullptr;
-  } catch (const std::exception& error) {
-    tell_others(group, error.what());
-    return std::current_exception();
   } catch (...) {
-    tell_others(group, "something that is not a std::exception was thrown");
     return std::current_exception();
   }
 }
@@ -81,6 +77,18 @@ Group init(const LaunchEnv& env, const InitOptions& options) {
       start_backend(
           options.backend.empty() ? pick_backend(env) : options.backend, context),
       {.timeout = timeout});
+}
+
+void telling_peers(const Group& world, const std::function<void()>& body) {
+  try {
+    body();
+  } catch (const std::exception& error) {
+    tell_others(world, error.what());
+    throw;
+  } catch (...) {
+    tell_others(world, "something that is not a std::exception was thrown");
+    throw;
+  }
 }
 
 void run_threads(

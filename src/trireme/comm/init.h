@@ -27,6 +27,14 @@ Group init(const InitOptions& options = {});
 /// The same with the launcher's word given by hand.
 Group init(const LaunchEnv& env, const InitOptions& options = {});
 
+/// Runs `body`, and tells the other ranks what it throws, before it throws that on. An
+/// exception that passes the last handle of a group is noticed too, but then the others
+/// learn only that there was one.
+///
+///     comm::Group world = comm::init();
+///     comm::telling_peers(world, [&] { train(world); });
+void telling_peers(const Group& world, const std::function<void()>& body);
+
 /// What run_local() is told beyond the number of ranks.
 struct LocalOptions {
   std::chrono::milliseconds timeout = std::chrono::minutes(5);

@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <cstring>
 
+#include <ATen/ExpandUtils.h>
 #include <ATen/Functions.h>
 #include <c10/core/ScalarType.h>
+#include <c10/util/SmallVector.h>
 
 #include "trireme/comm/collective.h"
 #include "trireme/core/error.h"
@@ -12,11 +14,11 @@
 namespace trireme::comm {
 namespace {
 
-constexpr uint32_t kMagic = 0x314d5254;  // "TRM1"
+constexpr uint32_t kMagic = 0x324d5254;  // "TRM2"
 constexpr size_t kMostTensors = 65536;
 constexpr size_t kMostDims = 64;
 constexpr size_t kMostHeaderBytes = 4096;
-constexpr uint8_t kPresent = 1, kRequiresGrad = 2;
+constexpr uint8_t kPresent = 1, kRequiresGrad = 2, kStrides = 4;
 
 struct Preamble {
   uint32_t magic;
@@ -26,7 +28,7 @@ struct Preamble {
   uint32_t reserved;
 };
 
-// Followed by `dims` sizes of 8 bytes.
+// Followed by `dims` sizes of 8 bytes, and as many strides if they are not the usual.
 struct TensorRecord {
   uint8_t flags;
   uint8_t dtype;
@@ -37,6 +39,49 @@ struct TensorRecord {
 
 size_t padded(size_t bytes) {
   return (bytes + kMessageAlignment - 1) / kMessageAlignment * kMessageAlignment;
+}
+
+using Dims = c10::SmallVector<int64_t, 8>;
+
+Dims usual_strides(at::IntArrayRef sizes) {
+  Dims strides(sizes.size());
+  int64_t step = 1;
+  for (size_t i = sizes.size(); i-- > 0;) {
+    strides[i] = step;
+    step *= std::max<int64_t>(sizes[i], 1);
+  }
+  return strides;
+}
+
+// How a tensor lies in a message: as it is if that leaves no gaps, else without them.
+Dims dense_strides(const at::Tensor& tensor) {
+  if (tensor.numel() == 0)
+    return usual_strides(tensor.sizes());
+  if (tensor.is_non_overlapping_and_dense())
+    return Dims(tensor.strides().begin(), tensor.strides().end());
+  const auto strides = at::infer_dense_strides(tensor.sizes(), tensor.strides());
+  return Dims(strides.begin(), strides.end());
+}
+
+// Whether these strides place the elements side by side, without gaps or overlaps.
+bool are_dense(at::IntArrayRef sizes, at::IntArrayRef strides) {
+  std::vector<size_t> dims;
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    if (strides[i] < 0)
+      return false;
+    if (sizes[i] != 1)
+      dims.push_back(i);
+  }
+  std::sort(dims.begin(), dims.end(), [&](size_t a, size_t b) {
+    return strides[a] < strides[b];
+  });
+  int64_t step = 1;
+  for (const size_t dim : dims) {
+    if (strides[dim] != step)
+      return false;
+    step *= sizes[dim];
+  }
+  return true;
 }
 
 void check_can_travel(const at::Tensor& tensor, size_t index) {
@@ -122,15 +167,25 @@ at::Tensor decode_tensor(
   const auto dtype = static_cast<c10::ScalarType>(record.dtype);
   if (c10::isQIntType(dtype))  // means nothing without its scale
     refuse(text("dtype number ", int{record.dtype}));
-  std::vector<int64_t> sizes(record.dims);
+  Dims sizes(record.dims);
   for (int64_t& size : sizes)
     size = reader.get<int64_t>();
   const size_t length = checked_bytes(sizes, dtype, bytes.size());
+  Dims strides = usual_strides(sizes);
+  if ((record.flags & kStrides) != 0) {
+    for (int64_t& stride : strides)
+      stride = reader.get<int64_t>();
+    if (length == 0 || !are_dense(sizes, strides))
+      refuse(text(
+          "strides ", at::IntArrayRef(strides), " for sizes ", at::IntArrayRef(sizes)));
+  }
 #ifndef TRIREME_PLANTED_BUG  // the fuzzer must find its absence
   if (record.offset > bytes.size() - length || record.offset % kMessageAlignment != 0)
     refuse(text("a tensor at offset ", record.offset));
 #endif
-  at::Tensor tensor = maker.make(bytes.data() + record.offset, sizes, dtype);
+  at::Tensor tensor = maker.make(
+      bytes.data() + record.offset,
+      {.sizes = sizes, .strides = strides, .dtype = dtype});
   if ((record.flags & kRequiresGrad) != 0 &&
       (c10::isFloatingType(dtype) || c10::isComplexType(dtype)))
     tensor.set_requires_grad(true);
@@ -162,7 +217,9 @@ MessageLayout measure(const Message& message) {
     if (!tensor.defined())
       continue;
     check_can_travel(tensor, i);
-    description += sizeof(int64_t) * static_cast<size_t>(tensor.dim());
+    const size_t dims = static_cast<size_t>(tensor.dim());
+    const bool unusual = dense_strides(tensor) != usual_strides(tensor.sizes());
+    description += sizeof(int64_t) * (unusual ? 2 * dims : dims);
     layout.total_bytes += padded(tensor.nbytes());
   }
   layout.description_bytes = padded(description);
@@ -185,21 +242,28 @@ void encode(const Message& message, const MessageLayout& layout, std::byte* cons
       put(cursor, TensorRecord{});
       continue;
     }
-    const uint8_t flags = kPresent | (tensor.requires_grad() ? kRequiresGrad : 0);
+    const Dims strides = dense_strides(tensor);
+    const bool unusual = strides != usual_strides(tensor.sizes());
     put(cursor,
         TensorRecord{
-            flags,
+            static_cast<uint8_t>(
+                kPresent | (tensor.requires_grad() ? kRequiresGrad : 0) |
+                (unusual ? kStrides : 0)),
             static_cast<uint8_t>(tensor.scalar_type()),
             static_cast<uint16_t>(tensor.dim()),
             0,
             offset});
     for (const int64_t size : tensor.sizes())
       put(cursor, size);
-    if (tensor.numel() > 0 && tensor.is_contiguous() && !tensor.is_conj() &&
-        !tensor.is_neg())
+    if (unusual)
+      for (const int64_t stride : strides)
+        put(cursor, stride);
+    if (tensor.numel() > 0 && tensor.strides() == at::IntArrayRef(strides) &&
+        !tensor.is_conj() && !tensor.is_neg())
       std::memcpy(out + offset, tensor.const_data_ptr(), tensor.nbytes());
     else if (tensor.numel() > 0)
-      at::from_blob(out + offset, tensor.sizes(), tensor.options().requires_grad(false))
+      at::from_blob(
+          out + offset, tensor.sizes(), strides, tensor.options().requires_grad(false))
           .copy_(tensor.detach());
     offset += padded(tensor.nbytes());
   }

@@ -12,6 +12,8 @@ namespace trireme::comm {
 
 /// Tensors of any shapes and dtypes, each of which may be absent (undefined), and a
 /// word and bytes for the program's own use. The receiver needs no advance knowledge.
+/// Tensors arrive with their strides, channels_last included; one with gaps between its
+/// elements may arrive without them, its dims in the same order.
 ///
 ///     channel.send({.tensors = {activation, at::Tensor()}, .header = {.word = step}});
 struct Message {
@@ -41,12 +43,18 @@ MessageLayout measure(const Message& message);
 /// Writes the message into `out`, which has layout.total_bytes and is aligned.
 void encode(const Message& message, const MessageLayout& layout, std::byte* out);
 
+/// A tensor but for its elements. The strides leave no gaps.
+struct TensorForm {
+  at::IntArrayRef sizes;
+  at::IntArrayRef strides;
+  c10::ScalarType dtype;
+};
+
 /// Makes a tensor over bytes of the encoded message; decode() calls it once a tensor.
 class TensorMaker {
  public:
   virtual ~TensorMaker() = default;
-  virtual at::Tensor make(
-      std::byte* data, at::IntArrayRef sizes, c10::ScalarType dtype) = 0;
+  virtual at::Tensor make(std::byte* data, const TensorForm& form) = 0;
 };
 
 /// Reads an encoded message. Nothing in it is trusted: InvalidArgument on anything that

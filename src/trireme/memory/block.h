@@ -7,9 +7,12 @@
 #include <sanitizer/asan_interface.h>
 #endif
 
-#include "trireme/memory/size_class.h"
+#include "trireme/core/size_class.h"
 
 namespace trireme::memory {
+
+/// What libtorch's own allocator promises.
+inline constexpr std::size_t kAlignment = kSizeClassStep;
 
 class AccountState;
 class ThreadCache;

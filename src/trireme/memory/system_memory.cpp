@@ -4,7 +4,7 @@
 #include <malloc.h>
 #include <sys/mman.h>
 
-#include "trireme/memory/size_class.h"
+#include "trireme/memory/block.h"
 
 namespace trireme::memory {
 namespace {

@@ -238,7 +238,7 @@ StepData Pipeline::Impl::run(
 /// Past Group::abort(), which would put the world's rank before the pipeline's.
 void Pipeline::Impl::tell_others(const std::string& why) const {
   const std::string me = text("[pipe] ", rank_text(place.rank, place.members));
-  group.engine().abort(why.starts_with(me) ? why : text(me, " failed: ", why));
+  group.share_engine()->abort(why.starts_with(me) ? why : text(me, " failed: ", why));
 }
 
 StepResult Pipeline::Impl::result(StepData data) const {

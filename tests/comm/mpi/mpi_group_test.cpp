@@ -28,7 +28,7 @@ class MpiGroupProcs : public ::testing::Test {
     group_ = std::make_unique<MpiGroup>(
         std::make_shared<MpiWorld>(
             runtime,
-            MpiPlace{
+            MpiSetup{
                 .local_ranks = runtime.size(), .flight_folder = "", .tuning = tuning}),
         comm);
   }

@@ -86,6 +86,53 @@ TEST(MpiPortsProcs, ALargeMessagePassesWhileItsSenderComputes) {
   }
 }
 
+TEST(MpiPortsProcs, TryingDoesNotWaitForAnotherThread) {
+  const Group& world = mpi_world();
+  const int me = world.rank();
+  const Channel self(world, {me, me, 30}, {.capacity_messages = 1});
+  std::atomic<bool> ended{false};
+  std::thread receiver([&] {
+    EXPECT_NO_THROW(EXPECT_EQ(self.receive(std::chrono::seconds(5)).header.word, 1));
+    ended = true;
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  EXPECT_FALSE(self.try_receive().has_value());
+  EXPECT_FALSE(ended);
+  self.send({.header = {.word = 1}});
+  receiver.join();
+
+  self.send({.header = {.word = 2}});
+  ended = false;
+  std::thread sender([&] {
+    EXPECT_NO_THROW(self.send({.header = {.word = 3}}, std::chrono::seconds(5)));
+    ended = true;
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  EXPECT_FALSE(self.try_send({.header = {.word = 4}}));
+  EXPECT_THROW(self.send({}, std::chrono::milliseconds(20)), TimeoutError);
+  EXPECT_FALSE(ended);
+  EXPECT_EQ(self.receive().header.word, 2);
+  sender.join();
+  EXPECT_EQ(self.receive().header.word, 3);
+  barrier(world);
+}
+
+TEST(MpiPortsProcs, MessagesKeepTheirStrides) {
+  const Group& world = mpi_world();
+  const int me = world.rank();
+  const Channel self(world, {me, me, 31});
+  const at::Tensor image = at::arange(120, at::kFloat).reshape({2, 3, 4, 5});
+  for (const at::Tensor& sent :
+       {image.contiguous(at::MemoryFormat::ChannelsLast),
+        image.permute({3, 1, 0, 2})}) {
+    self.send({.tensors = {sent}});
+    const at::Tensor got = self.receive().tensors.at(0);
+    EXPECT_EQ(got.strides(), sent.strides());
+    EXPECT_TRUE(testing::same(got, sent));
+  }
+  barrier(world);
+}
+
 // Two threads a rank, each with channels of its own in both directions, all at once.
 TEST(MpiPortsProcs, ThreadsSendAtTheSameTime) {
   const Group& world = mpi_world();

@@ -6,8 +6,10 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include "staged_world.h"
 #include "trireme/comm/channel.h"
 #include "trireme/comm/collectives.h"
+#include "trireme/core/error.h"
 #include "trireme/testing/check.h"
 #include "trireme/testing/world.h"
 
@@ -92,6 +94,43 @@ TEST(BlockPortsRanks, AHeldTensorKeepsItsBytesWhileOthersPass) {
     if (world.rank() == 1) {
       EXPECT_TRUE(testing::same(held, at::full({4000}, 3)));
     }
+  });
+}
+
+// What cannot be read is gone, like any message that was received: the next one comes,
+// and the sender's accounts are right.
+TEST(BlockPortsRanks, AMessageThatCannotBeReadIsLeftOut) {
+  run_staged(2, [](SharedEngine& engine) {
+    const auto meet = [&] { engine.run({.kind = CollectiveKind::Barrier}, in_time()); };
+    std::unique_ptr<SendPort> sender;
+    if (engine.rank() == 0) {
+      sender = engine.open_send(1, 0, {.capacity_messages = 2});
+      sender->send({.header = {.word = 1}}, in_time());
+      sender->send({.header = {.word = 2}}, in_time());
+    }
+    meet();
+    if (engine.rank() == 1) {
+      ChannelDirectory directory(engine.world());
+      const auto* entry = directory.find(0, {.from = 0, .to = 1});
+      ASSERT_NE(entry, nullptr);
+      SharedMemory& memory = engine.world().memory();
+      auto& ring = *memory.as<RingControl>(entry->ring.load());
+      std::byte* first = memory.at(ring.slot(0).payload) + sizeof(BlockHeader);
+      *first ^= std::byte{1};
+      const auto receiver = engine.open_receive(0, 0);
+      EXPECT_THROW(receiver->receive(in_time()), InvalidArgument);
+      EXPECT_EQ(ring.taken.value.load(), 1U);
+      EXPECT_EQ(ring.freed.value.load(), 1U);
+      EXPECT_EQ(receiver->receive(in_time()).header.word, 2);
+      EXPECT_TRUE(ring.all_given_back());
+    }
+    meet();
+    if (sender) {
+      EXPECT_TRUE(sender->try_send({}));
+      EXPECT_TRUE(sender->try_send({}));
+      EXPECT_FALSE(sender->try_send({}));
+    }
+    meet();
   });
 }
 

@@ -14,7 +14,7 @@ using Entry = ChannelDirectory::Entry;
 class DirectoryTest : public ::testing::Test {
  protected:
   std::shared_ptr<HeapMemory> memory_ = std::make_shared<HeapMemory>();
-  World world_{WorldPlace{
+  World world_{WorldSetup{
       .rank = 0, .size = 1, .memory = memory_, .control = make_world(*memory_, 1)}};
   ChannelDirectory directory_{world_};
 };

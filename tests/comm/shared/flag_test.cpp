@@ -1,11 +1,17 @@
 #include "trireme/comm/shared/flag.h"
 
 #include <atomic>
+#include <csignal>
+#include <new>
 #include <stdexcept>
+#include <sys/mman.h>
 #include <thread>
 #include <vector>
 
 #include <gtest/gtest.h>
+
+#include "trireme/comm/wait_budget.h"
+#include "trireme/testing/world.h"
 
 namespace trireme::comm {
 namespace {
@@ -71,6 +77,79 @@ TEST(Flag, IsNotDisturbedByTroubleOnceItIsReached) {
   const PostThenTrouble guard(flag);
   EXPECT_TRUE(wait_until(flag, 1, {}, guard, Deadline::after(std::chrono::seconds(5))));
   EXPECT_TRUE(wait_until(flag, 1, {}, Trouble(), flag_soon()));
+}
+
+TEST(WaitBudget, ChargesWhatPassesBetweenLooks) {
+  WaitBudget budget(Deadline::after(std::chrono::seconds(60)));
+  auto now = Deadline::Clock::now();
+  budget.charge(now);
+  const auto before = budget.left();
+  EXPECT_TRUE(budget.charge(now += milliseconds(20)));
+  EXPECT_EQ(before - budget.left(), milliseconds(20));
+  // A stop of an hour, or a clock that went back.
+  EXPECT_TRUE(budget.charge(now += std::chrono::hours(1)));
+  EXPECT_EQ(before - budget.left(), milliseconds(20) + WaitBudget::kMostPerLook);
+  EXPECT_TRUE(budget.charge(now -= milliseconds(5)));
+  EXPECT_EQ(before - budget.left(), milliseconds(20) + WaitBudget::kMostPerLook);
+  int looks = 0;
+  while (budget.charge(now += milliseconds(50)) && looks < 10000)
+    ++looks;
+  EXPECT_GE(looks, 1190);
+  EXPECT_LE(looks, 1200);
+  EXPECT_EQ(budget.left().count(), 0);
+}
+
+TEST(WaitBudget, GivesALittleToWhoBeginsLate) {
+  const Deadline passed = Deadline::after(milliseconds(1));
+  std::this_thread::sleep_for(milliseconds(3));
+  EXPECT_EQ(WaitBudget(passed).left(), milliseconds(1));
+  EXPECT_EQ(WaitBudget(Deadline::after(milliseconds(-1))).left().count(), 0);
+}
+
+/// A flag that a child process shares with this one.
+class SharedFlag {
+ public:
+  SharedFlag()
+      : flag_(new (::mmap(
+            nullptr,
+            sizeof(Flag),
+            PROT_READ | PROT_WRITE,
+            MAP_SHARED | MAP_ANONYMOUS,
+            -1,
+            0)) Flag) {}
+  ~SharedFlag() { ::munmap(flag_, sizeof(Flag)); }
+  SharedFlag(const SharedFlag&) = delete;
+  SharedFlag& operator=(const SharedFlag&) = delete;
+  Flag* operator->() const { return flag_; }
+  Flag& operator*() const { return *flag_; }
+
+ private:
+  Flag* flag_;
+};
+
+// Ctrl-Z and fg: a process that was stopped for longer than its deadline goes on
+// waiting for as long as it had left.
+TEST(FlagRanks, TimeDuringWhichTheProcessWasStoppedDoesNotCount) {
+  const SharedFlag flag;
+  testing::Processes processes;
+  const pid_t child = processes.start([&flag] {
+    const Deadline deadline = Deadline::after(milliseconds(1500));
+    // Two steps of one call: the second begins when the deadline has long passed.
+    return wait_until(*flag, 1, {}, NoTrouble(), deadline) &&
+                   wait_until(*flag, 2, {}, NoTrouble(), deadline)
+               ? 0
+               : 7;
+  });
+  while (flag->sleepers.load() == 0)
+    std::this_thread::yield();
+  ASSERT_EQ(::kill(child, SIGSTOP), 0);
+  std::this_thread::sleep_for(milliseconds(2000));
+  ASSERT_EQ(::kill(child, SIGCONT), 0);
+  std::this_thread::sleep_for(milliseconds(150));
+  flag->post(1);
+  std::this_thread::sleep_for(milliseconds(150));
+  flag->post(2);
+  EXPECT_EQ(processes.wait(std::chrono::seconds(20))[0].exit_code, 0);
 }
 
 TEST(FlagRanks, WakesEverySleeperAndSpinner) {

@@ -1,43 +1,143 @@
 #include "trireme/comm/shared/group_steps.h"
 
+#include <array>
+#include <atomic>
 #include <cstring>
+#include <span>
 
 #include <gtest/gtest.h>
 
 #include "staged_world.h"
 #include "trireme/core/error.h"
+#include "trireme/testing/check.h"
 
 namespace trireme::comm {
 namespace {
 
+// A payload fills its line to the last byte, and stays until the next call but one.
 TEST(GroupStepsRanks, PublishAPayloadToEverybody) {
-  run_staged(4, [](SharedEngine& engine) {
-    // all_gather of three words fits into the line of the call itself or the staging;
-    // either way every rank sees every other's.
+  run_steps(4, [](GroupSteps& steps) {
+    using Line = std::array<int64_t, CallSlot::kPayload / sizeof(int64_t)>;
+    const auto line_of = [](int rank, int64_t round) {
+      Line line;
+      for (size_t i = 0; i < line.size(); ++i)
+        line[i] = rank * 1000000 + round * 100 + static_cast<int64_t>(i);
+      return line;
+    };
+    const Deadline deadline = in_time();
     for (int64_t round = 0; round < 200; ++round) {
-      std::vector<int64_t> own = {engine.rank() * 100 + round}, all(4);
-      std::vector<Piece> take;
-      for (int64_t& word : all)
-        take.push_back({reinterpret_cast<std::byte*>(&word), sizeof word});
-      const Piece give = piece_of(own);
-      engine.run(
-          {.kind = CollectiveKind::AllGather,
-           .dtype = c10::ScalarType::Long,
-           .count = 1,
-           .give = {&give, 1},
-           .take = take},
-          in_time());
-      EXPECT_EQ(
-          all, (std::vector<int64_t>{round, 100 + round, 200 + round, 300 + round}));
+      const Line own = line_of(steps.rank(), round);
+      steps.begin({.kind = CollectiveKind::Barrier}, deadline);
+      steps.enter(std::as_bytes(std::span(own)));
+      for (int peer = 0; peer < 4; ++peer) {
+        Line got;
+        std::memcpy(got.data(), steps.payload(peer), sizeof got);
+        ASSERT_EQ(got, line_of(peer, round)) << "of rank " << peer;
+      }
     }
   });
+}
+
+// The ranks had staged different amounts when they found out: the next staged call must
+// find everybody's data at the same place all the same.
+TEST(GroupStepsRanks, AStagedCallAfterAMismatchIsRight) {
+  run_staged(
+      3,
+      [](SharedEngine& engine) {
+        const auto reduce = [&](size_t count) {
+          std::vector<int32_t> values(count, engine.rank() + 1);
+          const Piece piece = piece_of(values);
+          engine.run(
+              {.kind = CollectiveKind::AllReduce,
+               .dtype = c10::ScalarType::Int,
+               .count = static_cast<int64_t>(count),
+               .give = {&piece, 1},
+               .take = {&piece, 1}},
+              in_time());
+          return values;
+        };
+        for (int round = 0; round < 4; ++round) {
+          // Rank 1 stages twice as much as the others.
+          EXPECT_THROW(reduce(engine.rank() == 1 ? 400 : 200), InvalidArgument);
+          for (int again = 0; again < 5; ++again)  // 4 KiB each
+            EXPECT_EQ(reduce(1024), std::vector<int32_t>(1024, 6)) << round;
+        }
+      },
+      {.staging_bytes = 64 << 10});
+}
+
+// Every algorithm across the wrap-around of the counters, with ranks that are no power
+// of two.
+TEST(GroupStepsRanks, GoOnWhenTheCounterOfStepsWrapsAround) {
+  for (const bool reachable : {false, true})
+    run_staged(
+        3,
+        [](SharedEngine& engine) {
+          const auto own = static_cast<size_t>(engine.rank());
+          for (int round = 0; round < 12; ++round)
+            for (const size_t count : {1, 100, 700, 5000}) {
+              std::vector<int32_t> values(count, engine.rank() + round);
+              const Piece piece = piece_of(values);
+              engine.run(
+                  {.kind = CollectiveKind::AllReduce,
+                   .dtype = c10::ScalarType::Int,
+                   .count = static_cast<int64_t>(count),
+                   .give = {&piece, 1},
+                   .take = {&piece, 1}},
+                  in_time());
+              ASSERT_EQ(values, std::vector<int32_t>(count, 3 + 3 * round));
+              std::vector<int32_t> all(3 * count);
+              std::vector<Piece> take;
+              for (size_t k = 0; k < 3; ++k)
+                take.push_back(
+                    {reinterpret_cast<std::byte*>(all.data() + k * count),
+                     count * sizeof(int32_t)});
+              std::fill(values.begin(), values.end(), engine.rank());
+              engine.run(
+                  {.kind = CollectiveKind::AllGather,
+                   .dtype = c10::ScalarType::Int,
+                   .count = static_cast<int64_t>(count),
+                   .give = {&piece, 1},
+                   .take = take},
+                  in_time());
+              for (size_t k = 0; k < 3; ++k)
+                ASSERT_EQ(all[(k + 1) * count - 1], static_cast<int32_t>(k)) << own;
+            }
+          engine.split(0, 0, in_time())
+              ->run({.kind = CollectiveKind::Barrier}, in_time());
+        },
+        {.reachable = reachable, .first_step = 0xffffffc0});
+}
+
+// The names that a rank is given when a step times out are right there, too.
+TEST(GroupStepsRanks, NameTheMissingAcrossTheWrapAround) {
+  std::atomic<bool> over{false};
+  run_staged(
+      2,
+      [&over](SharedEngine& engine) {
+        for (int i = 0; i < 4; ++i)
+          engine.run({.kind = CollectiveKind::Barrier}, in_time());
+        if (engine.rank() == 1) {
+          EXPECT_TRUE(eventually([&] { return over.load(); }));
+        } else {
+          const std::string what = testing::message_of<TimeoutError>([&] {
+            engine.run(
+                {.kind = CollectiveKind::Barrier},
+                Deadline::after(std::chrono::milliseconds(30)));
+          });
+          EXPECT_TRUE(testing::contains(what, "but rank 1 did not come"));
+          EXPECT_TRUE(testing::contains(what, "at barrier (step 3 of the world)"));
+          over = true;
+        }
+      },
+      {.first_step = 0xfffffffd});
 }
 
 /// A single rank's steps, whose staging the test can look at.
 class StagingTest : public ::testing::Test {
  protected:
   std::shared_ptr<HeapMemory> memory_ = std::make_shared<HeapMemory>();
-  std::shared_ptr<World> world_ = std::make_shared<World>(WorldPlace{
+  std::shared_ptr<World> world_ = std::make_shared<World>(WorldSetup{
       .memory = memory_, .control = make_world(*memory_, 1), .staging_bytes = 2048});
   GroupSteps steps_{
       world_, world_->control().root_group.load(), std::vector<int>{0}, 0, in_time()};

@@ -1,6 +1,7 @@
 #include "trireme/comm/shared/reference_ports.h"
 
 #include <ATen/ATen.h>
+#include <c10/core/InferenceMode.h>
 #include <gtest/gtest.h>
 
 #include "trireme/comm/channel.h"
@@ -58,6 +59,28 @@ TEST(ReferencePortsRanks, LetGoOfATensorOnceItIsReceivedAndDropped) {
     EXPECT_GT(x.storage().use_count(), 1U);
     self.receive();
     EXPECT_EQ(x.storage().use_count(), 1U);
+  });
+}
+
+// A leaf of an inference can be handed over in inference mode only.
+TEST(ReferencePortsRanks, AMessageThatCannotBeSentLeavesNothingBehind) {
+  run_local(1, [](const Group& world) {
+    const Channel self(world, {0, 0}, {.capacity_messages = 2});
+    at::Tensor cannot;
+    {
+      const c10::InferenceMode inference;
+      cannot = at::ones({2}).set_requires_grad(true);
+    }
+    const at::Tensor x = at::ones({3});
+    self.send({.header = {.word = 1}});
+    for (int i = 0; i < 3; ++i)
+      EXPECT_THROW(self.send({.tensors = {x, cannot}}), std::exception);
+    EXPECT_EQ(x.storage().use_count(), 1U);
+    self.send({.tensors = {x}, .header = {.word = 2}});
+    EXPECT_EQ(self.receive().header.word, 1);
+    const Message got = self.receive();
+    EXPECT_EQ(got.header.word, 2);
+    EXPECT_EQ(got.tensors.size(), 1U);
   });
 }
 

@@ -2,11 +2,18 @@
 // come and go.
 #include "trireme/comm/shared/ring.h"
 
+#include <atomic>
+#include <optional>
+#include <thread>
+
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include "staged_world.h"
 #include "trireme/comm/channel.h"
 #include "trireme/comm/collectives.h"
+#include "trireme/comm/shared/block_ports.h"
+#include "trireme/comm/shared/reference_ports.h"
 #include "trireme/core/error.h"
 #include "trireme/testing/check.h"
 #include "trireme/testing/world.h"
@@ -75,12 +82,169 @@ TEST_P(RingRanks, MessagesThatNobodyReceivesAreFreedWithTheWorld) {
   });  // the leak check of the asan preset looks at this
 }
 
+// The receiver holds one message while it waits for the next: what makes room is that
+// it took the last one, not that it gave it back.
+TEST_P(RingRanks, AReceiverMayKeepAMessageWhileItWaitsForTheNext) {
+  testing::run_world(GetParam(), 2, [](const Group& world) {
+    const Channel edge(world, {0, 1}, {.capacity_messages = 1});
+    constexpr auto kLimit = std::chrono::seconds(10);
+    Message held;
+    for (int i = 0; i < 20000; ++i) {
+      if (world.rank() == 0) {
+        edge.send({.tensors = {at::empty({1})}, .header = {.word = i}}, kLimit);
+        continue;
+      }
+      // Without a sleep in between: the sender must find the last one just taken.
+      const Deadline deadline = Deadline::after(kLimit);
+      std::optional<Message> next;
+      while (!(next = edge.try_receive()) && !deadline.expired()) {
+      }
+      ASSERT_TRUE(next.has_value()) << "message " << i;
+      ASSERT_EQ(next->header.word, i);
+      held = std::move(*next);
+    }
+  });
+}
+
+TEST_P(RingRanks, TryingDoesNotWaitForASendOfAnotherThread) {
+  testing::run_world(GetParam(), 2, [](const Group& world) {
+    const Channel edge(world, {0, 1}, {.capacity_messages = 1});
+    if (world.rank() == 1) {
+      barrier(world);
+      for (int i = 0; i < 2; ++i)
+        EXPECT_EQ(edge.receive().header.word, i);
+      return;
+    }
+    edge.send({.header = {.word = 0}});
+    std::atomic<bool> ended{false};
+    std::thread sender([&] {
+      EXPECT_NO_THROW(edge.send({.header = {.word = 1}}, std::chrono::seconds(5)));
+      ended = true;
+    });
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    EXPECT_FALSE(edge.try_send({.header = {.word = 2}}));
+    EXPECT_FALSE(ended);  // it can only end when the other rank receives
+    barrier(world);
+    sender.join();
+  });
+}
+
+TEST_P(RingRanks, TryingDoesNotWaitForAReceiveOfAnotherThread) {
+  testing::run_world(GetParam(), 2, [](const Group& world) {
+    const Channel edge(world, {0, 1});
+    if (world.rank() == 0) {
+      barrier(world);
+      edge.send({.header = {.word = 7}});
+      return;
+    }
+    std::atomic<bool> ended{false};
+    std::thread receiver([&] {
+      EXPECT_NO_THROW(EXPECT_EQ(edge.receive(std::chrono::seconds(5)).header.word, 7));
+      ended = true;
+    });
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    EXPECT_FALSE(edge.try_receive().has_value());
+    EXPECT_FALSE(ended);  // it can only end when the other rank sends
+    barrier(world);
+    receiver.join();
+  });
+}
+
+// The deadline of a call holds for its turn too.
+TEST_P(RingRanks, ASendBehindAnotherThreadsSendHasItsOwnDeadline) {
+  testing::run_world(GetParam(), 2, [](const Group& world) {
+    const Channel edge(world, {0, 1}, {.capacity_messages = 1});
+    if (world.rank() == 1) {
+      barrier(world);
+      for (int i = 0; i < 2; ++i)
+        EXPECT_EQ(edge.receive().header.word, i);
+      return;
+    }
+    edge.send({.header = {.word = 0}});
+    std::atomic<bool> ended{false};
+    std::thread sender([&] {
+      EXPECT_NO_THROW(edge.send({.header = {.word = 1}}, std::chrono::seconds(5)));
+      ended = true;
+    });
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    EXPECT_THROW(edge.send({}, std::chrono::milliseconds(20)), TimeoutError);
+    EXPECT_FALSE(ended);
+    barrier(world);
+    sender.join();
+  });
+}
+
+TEST_P(RingRanks, MessagesKeepTheirStrides) {
+  testing::run_world(GetParam(), 2, [](const Group& world) {
+    const Channel edge(world, {0, 1});
+    const at::Tensor image = at::arange(120, at::kFloat).reshape({2, 3, 4, 5});
+    const std::vector<at::Tensor> tensors = {
+        image.contiguous(at::MemoryFormat::ChannelsLast),
+        image.permute({3, 1, 0, 2}),
+        at::arange(4).reshape({1, 4}).t(),
+        image};
+    if (world.rank() == 0)
+      return edge.send({.tensors = tensors});
+    const Message got = edge.receive();
+    for (size_t i = 0; i < tensors.size(); ++i) {
+      EXPECT_EQ(got.tensors[i].strides(), tensors[i].strides()) << i;
+      EXPECT_TRUE(testing::same(got.tensors[i], tensors[i])) << i;
+    }
+    EXPECT_TRUE(got.tensors[0].is_contiguous(at::MemoryFormat::ChannelsLast));
+  });
+}
+
 TEST_P(RingRanks, RefuseACapacityThatMakesNoSense) {
   testing::run_world(GetParam(), 1, [](const Group& world) {
     for (const int capacity : {0, -3, 1 << 21})
       EXPECT_THROW(
           Channel(world, {0, 0}, {.capacity_messages = capacity}), InvalidArgument);
   });
+}
+
+/// Both ends of a channel of a rank with itself, which has sent nearly 2^32 messages.
+template <class Sender, class Receiver>
+void expect_order_across_the_wrap_around() {
+  const auto memory = std::make_shared<HeapMemory>();
+  const auto rings = flight_rings(1);
+  const auto world = std::make_shared<World>(WorldSetup{
+      .memory = memory,
+      .control = make_world(*memory, 1),
+      .recorder = std::make_shared<FlightRecorder>(rings.get(), 0, 1, "", rings)});
+  const ChannelEnd place{
+      .world = world,
+      .directory = std::make_shared<ChannelDirectory>(*world),
+      .key = {},
+      .peer = 0,
+      .first_message = 0xfffffff9};
+  {
+    Sender sender(place, {.capacity_messages = 3, .capacity_bytes = 1 << 20});
+    Receiver receiver(place);
+    int64_t sent = 0, received = 0;
+    for (int round = 0; round < 12; ++round) {
+      while (
+          sender.try_send({.tensors = {at::full({5}, sent)}, .header = {.word = sent}}))
+        ++sent;
+      EXPECT_EQ(sent - received, 3);
+      for (int i = 0; i <= round % 3; ++i, ++received) {
+        const auto got = receiver.try_receive();
+        ASSERT_TRUE(got.has_value());
+        ASSERT_EQ(got->header.word, received);
+        const at::Tensor& tensor = got->tensors.at(0);
+        ASSERT_EQ(tensor[4].item<int64_t>(), received);
+      }
+    }
+    while (receiver.try_receive())
+      ++received;
+    EXPECT_EQ(received, sent);
+  }
+  // All is given back, so the edge can be opened again.
+  EXPECT_NO_THROW(Sender(place, {}));
+}
+
+TEST(RingCounters, KeepOrderAcrossTheWrapAround) {
+  expect_order_across_the_wrap_around<BlockSender, BlockReceiver>();
+  expect_order_across_the_wrap_around<ReferenceSender, ReferenceReceiver>();
 }
 
 INSTANTIATE_TEST_SUITE_P(

@@ -1,5 +1,6 @@
 #include "trireme/comm/shared/shared_engine.h"
 
+#include <atomic>
 #include <mutex>
 #include <set>
 
@@ -244,6 +245,216 @@ TEST(SharedEngineRanks, AnOldGenerationMayEndAtAnyTime) {
       else
         EXPECT_EQ(again.receive().header.word, 2);
     });
+}
+
+// Two groups with one name would share their channels. By hashing, these two had.
+TEST(SharedEngineRanks, GroupsNeverShareAName) {
+  testing::run_world(testing::Backend::Local, 1, [](const Group& world) {
+    std::vector<Group> groups;
+    std::vector<Channel> channels;
+    for (int split = 1; split <= 2458; ++split) {
+      const int color = split == 1057 ? 87 : split == 2458 ? 2 : -1;
+      if (Group part = world.split(color))
+        groups.push_back(part);
+    }
+    for (const Group& group : groups)
+      EXPECT_NO_THROW(channels.emplace_back(group, Edge{0, 0}));
+    EXPECT_EQ(channels.size(), 2U);
+  });
+}
+
+/// Memory that refuses some of the requests that a rank (a thread) makes.
+class RefusingHeap : public PrivateHeap {
+ public:
+  uint64_t allocate(size_t bytes) override {
+    if (refuse_at > 0 && --refuse_at == 0)
+      throw InvalidArgument("[comm] expected room, got none");
+    return PrivateHeap::allocate(bytes);
+  }
+  /// Which of the coming requests of this thread fails, from 1; 0: none.
+  static inline thread_local int refuse_at = 0;
+};
+
+TEST(SharedEngineRanks, ASplitFailsOnAllRanksWhereOneHasNoMemory) {
+  run_staged(
+      3,
+      [](SharedEngine& engine) {
+        const auto meet = [&] {
+          engine.run({.kind = CollectiveKind::Barrier}, in_time());
+        };
+        // Rank 0 leads the new group, and so asks for its control block first.
+        for (const auto& [rank, request] :
+             std::vector<std::pair<int, int>>{{0, 1}, {0, 2}, {1, 1}, {2, 1}}) {
+          if (engine.rank() == rank)
+            RefusingHeap::refuse_at = request;
+          const std::string what = testing::message_of<InvalidArgument>(
+              [&] { engine.split(0, 0, Deadline::after(std::chrono::seconds(5))); });
+          EXPECT_TRUE(testing::contains(
+              what, engine.rank() == rank ? "got none" : text("rank ", rank)));
+          EXPECT_EQ(RefusingHeap::refuse_at, 0);
+          meet();  // nobody was harmed
+          const auto part = engine.split(0, 0, in_time());
+          part->run({.kind = CollectiveKind::Barrier}, in_time());
+          meet();
+        }
+      },
+      {.memory = std::make_shared<RefusingHeap>()});
+}
+
+/// Memory that one rank (a thread) waits for.
+class SlowHeap : public PrivateHeap {
+ public:
+  uint64_t allocate(size_t bytes) override {
+    std::this_thread::sleep_for(delay);
+    return PrivateHeap::allocate(bytes);
+  }
+  static inline thread_local std::chrono::milliseconds delay{0};
+};
+
+TEST(SharedEngineRanks, ASplitThatTimesOutSaysWhichGroupItIsFor) {
+  run_staged(
+      3,
+      [](SharedEngine& engine) {
+        const bool late = engine.rank() == 2;
+        if (late)
+          SlowHeap::delay = std::chrono::milliseconds(600);
+        const auto split = [&] {
+          const auto part = engine.split(
+              engine.rank() == 1 ? -1 : 0,
+              0,
+              Deadline::after(std::chrono::milliseconds(200)));
+        };
+        if (engine.rank() == 0) {
+          EXPECT_TRUE(testing::contains(
+              testing::message_of<TimeoutError>(split),
+              "expected 2 ranks at the start of the group of ranks 0 and 2 within 200 "
+              "ms, but rank 2 did not come"));
+        } else if (late) {
+          EXPECT_THROW(split(), TimeoutError);
+        } else {
+          split();
+        }
+        SlowHeap::delay = {};
+      },
+      {.memory = std::make_shared<SlowHeap>()});
+}
+
+TEST(SharedEngineRanks, ASplitWithoutARankSaysWhoIsMissingAndWhere) {
+  std::atomic<bool> over{false};
+  run_staged(2, [&over](SharedEngine& engine) {
+    if (engine.rank() == 1) {
+      EXPECT_TRUE(eventually([&] { return over.load(); }));
+      return;
+    }
+    EXPECT_TRUE(testing::contains(
+        testing::message_of<TimeoutError>([&] {
+          engine.split(0, 0, Deadline::after(std::chrono::milliseconds(30)));
+        }),
+        "expected 2 ranks at split (step 2 of the world) within 30 ms, but rank 1 did "
+        "not come"));
+    over = true;
+  });
+}
+
+TEST(SharedEngineRanks, ARenewalCanBeTriedAgain) {
+  for (const int early : {0, 1, 2}) {
+    std::atomic<bool> gave_up{false};
+    run_staged(3, [&](SharedEngine& engine) {
+      if (engine.rank() == early) {
+        EXPECT_TRUE(testing::contains(
+            testing::message_of<TimeoutError>(
+                [&] { engine.renew(Deadline::after(std::chrono::milliseconds(30))); }),
+            "did not come"));
+        gave_up = true;
+      }
+      ASSERT_TRUE(eventually([&] { return gave_up.load(); }));
+      const auto next = engine.renew(in_time());
+      next->run({.kind = CollectiveKind::Barrier}, in_time());
+      EXPECT_THROW(engine.renew(in_time()), InvalidArgument);
+    });
+  }
+}
+
+// The one that gave up comes back late: until then the others wait, and go on with it.
+TEST(SharedEngineRanks, ARenewalWaitsForWhoGaveUpBefore) {
+  for (const int early : {0, 1}) {
+    std::atomic<bool> gave_up{false};
+    run_staged(2, [&](SharedEngine& engine) {
+      if (engine.rank() == early) {
+        EXPECT_THROW(
+            engine.renew(Deadline::after(std::chrono::milliseconds(30))), TimeoutError);
+        gave_up = true;
+        std::this_thread::sleep_for(std::chrono::milliseconds(200));
+      }
+      ASSERT_TRUE(eventually([&] { return gave_up.load(); }));
+      const auto next = engine.renew(in_time());
+      next->run({.kind = CollectiveKind::Barrier}, in_time());
+    });
+  }
+}
+
+TEST(SharedEngineRanks, ARenewalThatFailedForWantOfMemoryCanBeTriedAgain) {
+  run_staged(
+      2,
+      [](SharedEngine& engine) {
+        if (engine.rank() == 1)
+          RefusingHeap::refuse_at = 1;  // its staging in the next generation
+        EXPECT_THROW(
+            engine.renew(Deadline::after(std::chrono::seconds(5))), InvalidArgument);
+        const auto next = engine.renew(in_time());
+        next->run({.kind = CollectiveKind::Barrier}, in_time());
+      },
+      {.memory = std::make_shared<RefusingHeap>()});
+}
+
+/// One call of each kind, with tensors that go with it.
+void call_each_kind(const Group& world, int64_t count, bool reachable) {
+  const auto make = [&](int64_t n) {
+    return reachable ? world.allocate({n}).fill_(1) : at::ones({n});
+  };
+  const int64_t size = world.size();
+  const auto parts = [&](bool wanted) {
+    std::vector<at::Tensor> tensors;
+    for (int64_t k = 0; wanted && k < size; ++k)
+      tensors.push_back(make(count));
+    return tensors;
+  };
+  const bool root = world.rank() == 1;
+  all_reduce(world, make(count));
+  reduce(world, make(count), 1);
+  reduce_scatter(world, make(count), make(count * size));
+  broadcast(world, make(count), 1);
+  all_gather(world, make(count * size), make(count));
+  all_to_all(world, make(count * size), make(count * size));
+  all_to_all(world, parts(true), parts(true));
+  gather(world, parts(root), make(count), 1);
+  scatter(world, make(count), parts(root), 1);
+}
+
+// Every tensor dies as soon as its call has ended, well or not, and the sizes lead
+// through every algorithm: AddressSanitizer finds who is still in one of them.
+TEST(SharedEngineRanks, AnAbortAtAnyMomentLeavesNobodyInFreedMemory) {
+  for (const auto backend : {testing::Backend::Local, testing::Backend::ShmThreads})
+    for (int round = 0; round < 24; ++round)
+      testing::run_world(backend, 2 + round % 2, [round](const Group& world) {
+        barrier(world);
+        std::thread aborter;
+        if (world.rank() == 0)
+          aborter = std::thread([&world, round] {
+            std::this_thread::sleep_for(std::chrono::microseconds(round * 700));
+            world.abort("a test");
+          });
+        EXPECT_THROW(
+            {
+              const Deadline deadline = in_time();
+              while (!deadline.expired())
+                for (const int64_t count : {3, 4000, 200000})
+                  call_each_kind(world, count, round % 4 < 2);
+            },
+            PeerError);
+        if (aborter.joinable())
+          aborter.join();
+      });
 }
 
 TEST(SharedEngineRanks, GivesEmptyTensorsAndRefusesImpossibleOnes) {

@@ -1,5 +1,7 @@
 #include "trireme/comm/shared/world.h"
 
+#include <array>
+#include <atomic>
 #include <functional>
 #include <sched.h>
 #include <set>
@@ -43,7 +45,7 @@ struct Crew {
     size_t room = rings.size();
     auto* aligned =
         static_cast<std::byte*>(std::align(64, kFlightRingBytes * 3, place, room));
-    return std::make_unique<World>(WorldPlace{
+    return std::make_unique<World>(WorldSetup{
         .rank = rank,
         .size = 3,
         .memory = memory,
@@ -112,7 +114,7 @@ WaitPolicy policy_of_pinned(int first, int second) {
       CPU_ZERO(&one);
       CPU_SET(static_cast<size_t>(cpu), &one);
       ASSERT_EQ(::sched_setaffinity(0, sizeof one, &one), 0);
-      worlds.push_back(std::make_unique<World>(WorldPlace{
+      worlds.push_back(std::make_unique<World>(WorldSetup{
           .rank = static_cast<int>(worlds.size()),
           .size = 2,
           .memory = memory,
@@ -204,6 +206,35 @@ TEST(World, TellsTheOthersWhenItIsLeftByAnException) {
       "rank 1 left its world by an exception"));
 }
 
+// Whoever leaves last lets go of what was never received; of two that leave at once
+// one is the last.
+TEST(WorldRanks, OneOfThoseThatLeaveAtOnceIsTheLast) {
+  Crew crew;
+  std::array<std::unique_ptr<World>, 2> worlds;
+  for (int round = 0; round < 3000; ++round) {
+    crew.control = make_world(*crew.memory, 3);
+    for (int rank = 0; rank < 2; ++rank)
+      worlds[static_cast<size_t>(rank)] = crew.join(rank);
+    auto kept = std::make_shared<int>(0);
+    const std::weak_ptr<int> watch = kept;
+    crew.memory->retire([kept = std::move(kept)] { return false; });
+    std::atomic<int> ready{0};
+    const auto leave = [&](size_t rank) {
+      ++ready;
+      while (ready != 2)
+        std::this_thread::yield();
+      worlds[rank].reset();
+    };
+    std::thread other(leave, 1);
+    leave(0);
+    other.join();
+    ASSERT_TRUE(watch.expired()) << "round " << round;
+    crew.memory->release(
+        crew.memory->as<WorldControl>(crew.control)->root_group.load());
+    crew.memory->release(crew.control);
+  }
+}
+
 TEST(WorldRanks, RenewsWhenAllHaveCome) {
   Crew crew;
   const auto a = crew.join(0), b = crew.join(1), c = crew.join(2);
@@ -232,7 +263,7 @@ TEST(World, CannotRenewWithoutTheDeadOrTheAbsent) {
       [&] { a->renew(Deadline::after(std::chrono::milliseconds(50)), make); });
   EXPECT_TRUE(contains(late, "ranks 1 and 2 did not come"));
   crew.watch->dead = {2};
-  b->control().slot(1).renewing.post(1);
+  b->control().slot(1).renewing = 1;
   const auto gone = message_of<PeerError>(
       [&] { a->renew(Deadline::after(std::chrono::seconds(10)), make); });
   EXPECT_TRUE(contains(gone, "rank 2 is gone"));

@@ -53,11 +53,11 @@ std::shared_ptr<Engine> start_mpi(
     const BackendContext& context, const MpiTuning& tuning) {
   MpiRuntime& runtime = MpiRuntime::start(context);
   check_same_world(context.env, runtime);
-  const MpiPlace place{
+  const MpiSetup setup{
       .local_ranks = context.env.local_world_size,
       .flight_folder = flight_folder(job_name(context.env)),
       .tuning = tuning};
-  return MpiEngine::root(std::make_shared<MpiWorld>(runtime, place), context.deadline);
+  return MpiEngine::root(std::make_shared<MpiWorld>(runtime, setup), context.deadline);
 }
 
 }  // namespace trireme::comm

@@ -2,9 +2,7 @@
 
 #include <ATen/Functions.h>
 
-#include "trireme/comm/group_id.h"
 #include "trireme/comm/mpi/mpi_collectives.h"
-#include "trireme/comm/shared/algorithms.h"
 #include "trireme/core/error.h"
 
 namespace trireme::comm {
@@ -37,7 +35,7 @@ std::shared_ptr<MpiEngine> MpiEngine::root(
 
 void MpiEngine::run(const Collective& call, const Deadline& deadline) {
   if (size() == 1)
-    return run_alone(call);
+    return take_own(call, 0);
   auto record = group_->world().recorder().begin(
       {.what = signature(call), .group = id_, .sequence = ++calls_});
   group_->begin(call, deadline);
@@ -64,15 +62,16 @@ std::shared_ptr<Engine> MpiEngine::split(int color, int key, const Deadline& dea
   if (size() > 1)
     run({.kind = CollectiveKind::Split, .dtype = c10::ScalarType::Long, .count = 1},
         deadline);
-  const uint32_t id = child_group_id(id_, ++splits_, color);
   MPI_Comm comm = MPI_COMM_NULL;
   check_mpi(
       MPI_Comm_split(group_->comm(), color < 0 ? MPI_UNDEFINED : color, key, &comm),
       "MPI_Comm_split");
   if (color < 0)
     return nullptr;
-  return std::shared_ptr<MpiEngine>(
-      new MpiEngine(std::make_shared<MpiGroup>(group_->world_pointer(), comm), id));
+  auto group = std::make_shared<MpiGroup>(group_->world_pointer(), comm);
+  uint32_t id = group->rank() == 0 ? group->world().group_ids().next() : 0;
+  check_mpi(MPI_Bcast(&id, 1, MPI_UINT32_T, 0, comm), "MPI_Bcast");
+  return std::shared_ptr<MpiEngine>(new MpiEngine(std::move(group), id));
 }
 
 std::unique_ptr<SendPort> MpiEngine::open_send(

@@ -41,7 +41,6 @@ class MpiEngine : public Engine {
   uint32_t id_;
   MpiLanes lanes_;
   uint32_t calls_ = 0;
-  uint32_t splits_ = 0;
 };
 
 /// start_mpi() with other limits than usual, for tests.

@@ -170,6 +170,8 @@ void MpiGroup::time_out() {
       size(),
       " ranks at ",
       describe(signature_),
+      " of ",
+      group_text(members_, world_->size()),
       " within ",
       deadline_->allowed().count(),
       " ms, but ",

@@ -6,27 +6,6 @@
 namespace trireme::comm {
 namespace {
 
-bool gives_apart(CollectiveKind kind) {
-  return kind == CollectiveKind::Scatter || kind == CollectiveKind::AllToAll ||
-         kind == CollectiveKind::AllToAllUneven;
-}
-
-// What a rank gives to `reader`; nothing if that one does not read from it.
-Piece given_to(const Collective& call, int reader) {
-  if (call.give.empty() || (call.kind == CollectiveKind::Gather && reader != call.root))
-    return {};
-  return call.give[gives_apart(call.kind) ? static_cast<size_t>(reader) : 0];
-}
-
-void take_own(const Collective& call, int rank) {
-  const Piece from = given_to(call, rank);
-  if (call.take.empty() || from.bytes == 0)
-    return;
-  const Piece& own = call.take[static_cast<size_t>(rank)];
-  if (own.bytes > 0 && own.data != from.data)
-    std::memmove(own.data, from.data, std::min(own.bytes, from.bytes));
-}
-
 // MPI sends along a tree.
 void broadcast(MpiGroup& group, const Collective& call) {
   const Piece piece = group.rank() == call.root

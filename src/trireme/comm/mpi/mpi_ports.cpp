@@ -10,7 +10,7 @@ namespace trireme::comm {
 namespace {
 
 /// Which end of which channel of which group.
-struct PortPlace {
+struct MpiChannelEnd {
   std::shared_ptr<MpiGroup> group;
   uint32_t group_id = 0;
   /// The rank at the other end, counted in the group.
@@ -38,10 +38,13 @@ class BufferTensors : public TensorMaker {
  public:
   explicit BufferTensors(Buffer buffer)
       : buffer_(std::make_shared<Buffer>(std::move(buffer))) {}
-  at::Tensor make(
-      std::byte* data, at::IntArrayRef sizes, c10::ScalarType dtype) override {
+  at::Tensor make(std::byte* data, const TensorForm& form) override {
     return at::from_blob(
-        data, sizes, [keep = buffer_](void*) {}, at::TensorOptions().dtype(dtype));
+        data,
+        form.sizes,
+        form.strides,
+        [keep = buffer_](void*) {},
+        at::TensorOptions().dtype(form.dtype));
   }
 
  private:
@@ -51,30 +54,38 @@ class BufferTensors : public TensorMaker {
 class MpiSender : public SendPort {
  public:
   MpiSender(
-      PortPlace place, std::shared_ptr<MpiSendLane> lane, const ChannelOptions& options)
-      : place_(std::move(place)), lane_(std::move(lane)), options_(options) {}
+      MpiChannelEnd end,
+      std::shared_ptr<MpiSendLane> lane,
+      const ChannelOptions& options)
+      : end_(std::move(end)), lane_(std::move(lane)), options_(options) {}
   ~MpiSender() override { lane_->open.store(false); }
 
   void send(const Message& message, const Deadline& deadline) override {
-    std::lock_guard lock(lane_->mutex);
     const MessageLayout layout = measure(message);
+    const PortGate::Turn turn = lane_->gate.enter(deadline);
+    if (!turn)
+      end_.world().time_out_channel(turn_missing_text(end_.other(), deadline));
     auto record =
-        place_.record(FlightKind::Send, layout.total_bytes, lane_->sent.messages + 1);
+        end_.record(FlightKind::Send, layout.total_bytes, lane_->sent.messages + 1);
     const auto room = [&] { return has_room(layout.total_bytes); };
-    if (!poll_until(room, place_.world().policy(), deadline))
-      place_.world().time_out_channel(
-          channel_full_text(place_.other(), layout.total_bytes, fill(), deadline));
+    if (!room()) {
+      turn.set_waiting(true);
+      if (!poll_until(room, end_.world().policy(), deadline))
+        end_.world().time_out_channel(
+            channel_full_text(end_.other(), layout.total_bytes, fill(), deadline));
+      turn.set_waiting(false);
+    }
     post(message, layout);
     record.done();
   }
 
   bool try_send(const Message& message) override {
-    std::lock_guard lock(lane_->mutex);
     const MessageLayout layout = measure(message);
-    if (!has_room(layout.total_bytes))
+    const PortGate::Turn turn = lane_->gate.try_enter();
+    if (!turn || !has_room(layout.total_bytes))
       return false;
     auto record =
-        place_.record(FlightKind::Send, layout.total_bytes, lane_->sent.messages + 1);
+        end_.record(FlightKind::Send, layout.total_bytes, lane_->sent.messages + 1);
     post(message, layout);
     record.done();
     return true;
@@ -103,14 +114,14 @@ class MpiSender : public SendPort {
   }
 
   void collect_credit() {
-    MPI_Comm comm = place_.group->comm();
-    const int tag = credit_tag(place_.tag);
+    MPI_Comm comm = end_.group->comm();
+    const int tag = credit_tag(end_.tag);
     // MPI takes in what has come in one look, and finds it in the next.
     for (int misses = 0; misses < 2;) {
       int there = 0;
       MPI_Message message = MPI_MESSAGE_NULL;
       check_mpi(
-          MPI_Improbe(place_.peer, tag, comm, &there, &message, MPI_STATUS_IGNORE),
+          MPI_Improbe(end_.peer, tag, comm, &there, &message, MPI_STATUS_IGNORE),
           "MPI_Improbe");
       if (there == 0) {
         ++misses;
@@ -125,13 +136,11 @@ class MpiSender : public SendPort {
   }
 
   void post(const Message& message, const MessageLayout& layout) {
-    MpiRuntime& runtime = place_.world().runtime();
+    MpiRuntime& runtime = end_.world().runtime();
     Buffer buffer = runtime.pool().take(layout.total_bytes);
     encode(message, layout, buffer.data());
     runtime.progress().send(
-        {.to = place_.peer,
-         .tag = message_tag(place_.tag),
-         .comm = place_.group->comm()},
+        {.to = end_.peer, .tag = message_tag(end_.tag), .comm = end_.group->comm()},
         std::move(buffer),
         message_blocks(layout.total_bytes),
         runtime.block());
@@ -139,32 +148,38 @@ class MpiSender : public SendPort {
     lane_->sent.bytes += layout.total_bytes;
   }
 
-  PortPlace place_;
+  MpiChannelEnd end_;
   std::shared_ptr<MpiSendLane> lane_;
   ChannelOptions options_;
 };
 
 class MpiReceiver : public ReceivePort {
  public:
-  MpiReceiver(PortPlace place, std::shared_ptr<MpiReceiveLane> lane)
-      : place_(std::move(place)), lane_(std::move(lane)) {}
+  MpiReceiver(MpiChannelEnd end, std::shared_ptr<MpiReceiveLane> lane)
+      : end_(std::move(end)), lane_(std::move(lane)) {}
   ~MpiReceiver() override { lane_->open.store(false); }
 
   Message receive(const Deadline& deadline) override {
-    std::lock_guard lock(lane_->mutex);
+    const PortGate::Turn turn = lane_->gate.enter(deadline);
+    if (!turn)
+      end_.world().time_out_channel(turn_missing_text(end_.other(), deadline));
     // From the start, so that it shows what a rank waits for.
-    auto record = place_.record(FlightKind::Receive, 0, lane_->taken.messages + 1);
-    if (!poll_until([this] { return has_come(); }, place_.world().policy(), deadline))
-      place_.world().time_out_channel(message_missing_text(
-          place_.other(), lane_->taken.messages + 1, "it did not come", deadline));
+    auto record = end_.record(FlightKind::Receive, 0, lane_->taken.messages + 1);
+    if (!has_come()) {
+      turn.set_waiting(true);
+      if (!poll_until([this] { return has_come(); }, end_.world().policy(), deadline))
+        end_.world().time_out_channel(message_missing_text(
+            end_.other(), lane_->taken.messages + 1, "it did not come", deadline));
+      turn.set_waiting(false);
+    }
     return take(record);
   }
 
   std::optional<Message> try_receive() override {
-    std::lock_guard lock(lane_->mutex);
-    if (!has_come())
+    const PortGate::Turn turn = lane_->gate.try_enter();
+    if (!turn || !has_come())
       return std::nullopt;
-    auto record = place_.record(FlightKind::Receive, 0, lane_->taken.messages + 1);
+    auto record = end_.record(FlightKind::Receive, 0, lane_->taken.messages + 1);
     return take(record);
   }
 
@@ -179,15 +194,15 @@ class MpiReceiver : public ReceivePort {
   }
 
   bool start_receiving() {
-    MpiRuntime& runtime = place_.world().runtime();
+    MpiRuntime& runtime = end_.world().runtime();
     int there = 0, blocks = 0;
     MPI_Message message = MPI_MESSAGE_NULL;
     MPI_Status status;
     check_mpi(
         MPI_Improbe(
-            place_.peer,
-            message_tag(place_.tag),
-            place_.group->comm(),
+            end_.peer,
+            message_tag(end_.tag),
+            end_.group->comm(),
             &there,
             &message,
             &status),
@@ -219,19 +234,17 @@ class MpiReceiver : public ReceivePort {
   }
 
   void give_credit() {
-    MpiRuntime& runtime = place_.world().runtime();
+    MpiRuntime& runtime = end_.world().runtime();
     Buffer credit = runtime.pool().take(sizeof(MpiCredit));
     std::memcpy(credit.data(), &lane_->taken, sizeof(MpiCredit));
     runtime.progress().send(
-        {.to = place_.peer,
-         .tag = credit_tag(place_.tag),
-         .comm = place_.group->comm()},
+        {.to = end_.peer, .tag = credit_tag(end_.tag), .comm = end_.group->comm()},
         std::move(credit),
         sizeof(MpiCredit),
         MPI_BYTE);
   }
 
-  PortPlace place_;
+  MpiChannelEnd end_;
   std::shared_ptr<MpiReceiveLane> lane_;
 };
 
@@ -271,14 +284,14 @@ std::unique_ptr<SendPort> MpiLanes::open_send(
     int to, int tag, const ChannelOptions& options) {
   check_capacity(options);
   return std::make_unique<MpiSender>(
-      PortPlace{.group = group_, .group_id = group_id_, .peer = to, .tag = tag},
+      MpiChannelEnd{.group = group_, .group_id = group_id_, .peer = to, .tag = tag},
       open(sends_, to, tag),
       options);
 }
 
 std::unique_ptr<ReceivePort> MpiLanes::open_receive(int from, int tag) {
   return std::make_unique<MpiReceiver>(
-      PortPlace{.group = group_, .group_id = group_id_, .peer = from, .tag = tag},
+      MpiChannelEnd{.group = group_, .group_id = group_id_, .peer = from, .tag = tag},
       open(receives_, from, tag));
 }
 

@@ -11,6 +11,7 @@
 #include "trireme/comm/channel_text.h"
 #include "trireme/comm/engine.h"
 #include "trireme/comm/mpi/mpi_group.h"
+#include "trireme/comm/port_gate.h"
 
 namespace trireme::comm {
 
@@ -23,7 +24,7 @@ struct MpiCredit {
 /// The sender's account of a channel. It outlives the ends that are opened and closed,
 /// so that credit which comes late still meets the channel it is for.
 struct MpiSendLane {
-  std::mutex mutex;
+  PortGate gate;
   std::atomic<bool> open{false};
   MpiCredit sent;
   MpiCredit taken;
@@ -32,7 +33,7 @@ struct MpiSendLane {
 /// The receiver's account of a channel, with the message that is just coming in.
 struct MpiReceiveLane {
   ~MpiReceiveLane();
-  std::mutex mutex;
+  PortGate gate;
   std::atomic<bool> open{false};
   MpiCredit taken;
   Buffer incoming;

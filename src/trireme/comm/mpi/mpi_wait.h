@@ -4,6 +4,7 @@
 #include <chrono>
 #include <thread>
 
+#include "trireme/comm/wait_budget.h"
 #include "trireme/core/deadline.h"
 
 namespace trireme::comm {
@@ -25,11 +26,14 @@ PollPolicy poll_policy(int local_ranks);
 template <class Poll>
 bool poll_until(const Poll& poll, const PollPolicy& policy, const Deadline& deadline) {
   const auto start = Deadline::Clock::now();
+  WaitBudget budget(deadline);
   while (!poll()) {
-    const auto waited = Deadline::Clock::now() - start;
+    const auto now = Deadline::Clock::now();
+    const auto waited = now - start;
+    const bool in_time = budget.charge(now);
     if (waited < policy.spin)
       continue;
-    if (deadline.expired())
+    if (!in_time)
       return poll();  // we may have been asleep for longer than was left
     if (waited < policy.yield)
       std::this_thread::yield();

@@ -34,11 +34,11 @@ std::string stop_text(int rank, int size, std::string_view why) {
 
 }  // namespace
 
-MpiWorld::MpiWorld(MpiRuntime& runtime, const MpiPlace& place)
+MpiWorld::MpiWorld(MpiRuntime& runtime, const MpiSetup& setup)
     : runtime_(runtime),
-      policy_(poll_policy(place.local_ranks)),
-      tuning_(place.tuning),
-      recorder_(make_recorder(runtime.rank(), runtime.size(), place.flight_folder)),
+      policy_(poll_policy(setup.local_ranks)),
+      tuning_(setup.tuning),
+      recorder_(make_recorder(runtime.rank(), runtime.size(), setup.flight_folder)),
       exceptions_at_start_(std::uncaught_exceptions()) {}
 
 MpiWorld::~MpiWorld() {

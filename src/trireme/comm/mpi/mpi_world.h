@@ -5,6 +5,7 @@
 #include <string>
 
 #include "trireme/comm/flight_recorder.h"
+#include "trireme/comm/group_id.h"
 #include "trireme/comm/mpi/mpi_runtime.h"
 #include "trireme/comm/mpi/mpi_wait.h"
 
@@ -25,7 +26,7 @@ struct MpiTuning {
 };
 
 /// What a world is made of.
-struct MpiPlace {
+struct MpiSetup {
   int local_ranks = 1;
   std::string flight_folder;
   MpiTuning tuning;
@@ -35,7 +36,7 @@ struct MpiPlace {
 /// has failed, and the job is stopped when it exits.
 class MpiWorld {
  public:
-  MpiWorld(MpiRuntime& runtime, const MpiPlace& place);
+  MpiWorld(MpiRuntime& runtime, const MpiSetup& setup);
   ~MpiWorld();
   MpiWorld(const MpiWorld&) = delete;
   MpiWorld& operator=(const MpiWorld&) = delete;
@@ -46,6 +47,8 @@ class MpiWorld {
   const PollPolicy& policy() const { return policy_; }
   const MpiTuning& tuning() const { return tuning_; }
   FlightRecorder& recorder() const { return *recorder_; }
+  /// Numbers for the groups that this rank leads.
+  GroupIds& group_ids() { return group_ids_; }
 
   /// Writes the flight record, once, because a message did not come in time, and throws
   /// TimeoutError. The world goes on: channels are independent of one another.
@@ -62,6 +65,7 @@ class MpiWorld {
   std::unique_ptr<FlightRecorder> recorder_;
   mutable std::atomic<bool> timeout_noted_{false};
   int exceptions_at_start_;
+  GroupIds group_ids_{rank(), size()};
 };
 
 }  // namespace trireme::comm

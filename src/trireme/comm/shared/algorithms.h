@@ -17,9 +17,6 @@ void run_reduction(GroupSteps& steps, const Collective& call);
 /// all_to_all.
 void run_move(GroupSteps& steps, const Collective& call);
 
-/// Any collective of a group of one: a copy at most.
-void run_alone(const Collective& call);
-
 /// Up to here data is staged before the ranks meet for the first time: one step in all.
 size_t small_bytes(const GroupSteps& steps);
 

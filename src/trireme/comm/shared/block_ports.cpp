@@ -30,10 +30,13 @@ class LeasedTensors : public TensorMaker {
  public:
   explicit LeasedTensors(std::shared_ptr<BlockLease> lease)
       : lease_(std::move(lease)) {}
-  at::Tensor make(
-      std::byte* data, at::IntArrayRef sizes, c10::ScalarType dtype) override {
+  at::Tensor make(std::byte* data, const TensorForm& form) override {
     return at::from_blob(
-        data, sizes, [lease = lease_](void*) {}, at::TensorOptions().dtype(dtype));
+        data,
+        form.sizes,
+        form.strides,
+        [lease = lease_](void*) {},
+        at::TensorOptions().dtype(form.dtype));
   }
 
  private:
@@ -116,7 +119,7 @@ std::function<void()> BlockSender::release_all() {
 Message BlockReceiver::load(const RingControl::Slot& slot) {
   std::byte* bytes = world().memory().at(slot.payload) + sizeof(BlockHeader);
   LeasedTensors maker(
-      std::make_shared<BlockLease>(world().place().memory, ring(), slot.payload));
+      std::make_shared<BlockLease>(world().setup().memory, ring(), slot.payload));
   return decode({bytes, slot.bytes}, maker);
 }
 

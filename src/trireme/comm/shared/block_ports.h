@@ -40,7 +40,7 @@ class BlockSender : public RingSender {
   std::deque<Block> lent_;       // with the receiver, oldest first
   std::vector<Block> returned_;  // ready for the next message
   size_t lent_bytes_ = 0;
-  uint32_t freed_seen_ = 0;
+  uint32_t freed_seen_ = ring().freed.value.load(std::memory_order_relaxed);
 };
 
 /// Makes views of blocks, which give them back when they die.

@@ -7,6 +7,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "trireme/comm/wait_budget.h"
+
 namespace trireme::comm {
 namespace {
 
@@ -114,9 +116,10 @@ bool wait_until(
     return true;
   if (policy.spin.count() > 0 && spin(flag, target, policy.spin, guard))
     return true;
+  WaitBudget budget(deadline);
   for (int looks = 0;; ++looks) {
-    const auto left = deadline.remaining();
-    const auto slice = std::min<std::chrono::nanoseconds>(left, guard_interval(looks));
+    const auto slice =
+        std::min<std::chrono::nanoseconds>(budget.left(), guard_interval(looks));
     if (wait_slice(flag, target, slice))
       return true;
     if (const std::exception_ptr trouble = guard.trouble()) {
@@ -124,7 +127,7 @@ bool wait_until(
         return true;
       std::rethrow_exception(trouble);
     }
-    if (left.count() == 0)
+    if (!budget.charge())
       return flag.reached(target);
   }
 }

@@ -49,8 +49,8 @@ inline constexpr std::chrono::milliseconds kGuardInterval{20};
 inline constexpr std::chrono::milliseconds kPatientInterval{60};
 
 /// Waits until `flag` has come to `target`: true, or false when the deadline passed
-/// first. Throws the guard's trouble, but never when the flag is there: a peer may post
-/// and leave.
+/// first (wait_budget.h says what counts). Throws the guard's trouble, but never when
+/// the flag is there: a peer may post and leave.
 bool wait_until(
     Flag& flag,
     uint32_t target,

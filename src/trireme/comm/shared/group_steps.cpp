@@ -3,6 +3,7 @@
 #include <cstring>
 #include <new>
 
+#include "trireme/comm/wait_budget.h"
 #include "trireme/core/error.h"
 #include "trireme/core/escape.h"
 
@@ -30,26 +31,57 @@ GroupSteps::GroupSteps(
       control_(world_->memory().as<GroupControl>(control)),
       members_(std::move(members)),
       rank_(rank),
-      half_bytes_(world_->place().staging_bytes / 2),
+      half_bytes_(world_->setup().staging_bytes / 2),
+      // Nobody passes a step before we come, so this is where the group begins.
+      step_(control_->meeting.step.value.load(std::memory_order_acquire)),
       deadline_(&deadline) {
   memory().reclaim();
-  staging_offset_ = memory().allocate(2 * half_bytes_);
+  std::exception_ptr no_memory;
+  try {
+    staging_offset_ = memory().allocate(2 * half_bytes_);
+  } catch (...) {
+    no_memory = std::current_exception();  // the others are on their way: tell them
+  }
   control_->staging(rank_, size()).store(staging_offset_, std::memory_order_relaxed);
   try {
     meet();
   } catch (...) {
-    memory().release(staging_offset_);
+    if (!no_memory)
+      memory().release(staging_offset_);
     throw;
   }
-  for (int peer = 0; peer < size(); ++peer)
-    stagings_.push_back(
-        memory().at(control_->staging(peer, size()).load(std::memory_order_relaxed)));
+  std::vector<int> without;
+  for (int peer = 0; peer < size(); ++peer) {
+    const uint64_t staging =
+        control_->staging(peer, size()).load(std::memory_order_relaxed);
+    if (staging == kNoStaging)
+      without.push_back(members_[static_cast<size_t>(peer)]);
+    else
+      stagings_.push_back(memory().at(staging));
+  }
+  if (without.empty())
+    return;
+  depart();
+  if (no_memory)
+    std::rethrow_exception(no_memory);
+  throw InvalidArgument(text(
+      "[comm] expected ",
+      2 * half_bytes_,
+      " bytes of shared memory on every rank of ",
+      group_text(members_, world_->size()),
+      ", but there are none on ",
+      rank_list(without),
+      "; see what it says of it"));
 }
 
 GroupSteps::~GroupSteps() {
   control_->slot(0, rank_, size()).gone.store(1, std::memory_order_release);
-  // A slower member may still be reading our staging: it goes when all have departed,
-  // and the control block when all have seen that.
+  depart();
+}
+
+// A slower member may still be reading our staging: it goes when all have departed, and
+// the control block when all have seen that.
+void GroupSteps::depart() {
   control_->departed.fetch_add(1, std::memory_order_acq_rel);
   const auto all = static_cast<uint32_t>(size());
   memory().retire([memory = &memory(),
@@ -62,7 +94,8 @@ GroupSteps::~GroupSteps() {
     if (control->departed.load(std::memory_order_acquire) != all)
       return false;
     if (!freed) {
-      memory->release(staging);
+      if (staging != kNoStaging)
+        memory->release(staging);
       freed = true;
       control->reclaimed.fetch_add(1, std::memory_order_acq_rel);
     }
@@ -93,16 +126,62 @@ void GroupSteps::enter(std::span<const std::byte> payload) {
       compare_calls();
 }
 
+// True for the last one: everybody may go on.
+bool GroupSteps::arrive() {
+  ++step_;
+  slot_of(step_, rank_).arrived.store(step_, std::memory_order_release);
+  return control_->meeting.arrive(step_, size());
+}
+
 void GroupSteps::meet() {
-  const uint32_t step = ++step_;
-  slot_of(step, rank_).arrived.store(step, std::memory_order_relaxed);
-  const uint32_t everybody = step * static_cast<uint32_t>(size());
-  if (control_->arrivals.fetch_add(1, std::memory_order_acq_rel) + 1 == everybody) {
-    control_->step.post(step);
+  if (arrive())
     return;
+  Meeting& meeting = control_->meeting;
+  std::exception_ptr trouble;
+  try {
+    if (wait_until(meeting.step, step_, world_->policy(), *this, *deadline_))
+      return;
+  } catch (...) {
+    trouble = std::current_exception();
   }
-  if (!wait_until(control_->step, step, world_->policy(), *this, *deadline_))
+  // The peers that come later must not count on us: they would reach into memory that
+  // our caller is about to free.
+  if (!meeting.withdraw(step_, size()))
+    return;
+  if (trouble)
+    std::rethrow_exception(trouble);
+  time_out();
+}
+
+void GroupSteps::meet_to_part() {
+  if (arrive())
+    return;
+  Flag& step = control_->meeting.step;
+  std::exception_ptr trouble;
+  try {
+    if (wait_until(step, step_, world_->policy(), *this, *deadline_))
+      return;
     time_out();
+  } catch (...) {
+    trouble = std::current_exception();
+  }
+  // Ranks that are threads only copy on their way here, and cannot be stopped alone.
+  const bool threads = world_->setup().watch == nullptr;
+  WaitBudget budget(*deadline_);
+  while (!nobody_inside() && (threads || budget.charge()))
+    wait_slice(step, step_, kGuardInterval);
+  if (!step.reached(step_))
+    std::rethrow_exception(trouble);
+}
+
+// Whether every other rank has come to this step, or is dead.
+bool GroupSteps::nobody_inside() const {
+  for (int peer = 0; peer < size(); ++peer)
+    if (slot_of(step_, peer).arrived.load(std::memory_order_acquire) != step_ &&
+        !world_->has_left(members_[static_cast<size_t>(peer)]) &&
+        !world_->has_died(members_[static_cast<size_t>(peer)]))
+      return false;
+  return true;
 }
 
 size_t GroupSteps::stage(size_t bytes) {
@@ -156,16 +235,15 @@ void GroupSteps::time_out() {
   for (int peer = 0; peer < size(); ++peer)
     if (slot_of(step_, peer).arrived.load(std::memory_order_relaxed) != step_)
       missing.push_back(members_[static_cast<size_t>(peer)]);
-  const std::string what =
-      signature_ == 0 && entered_ == 0 ? "the start" : describe(signature_);
+  const bool starting = stagings_.empty();
+  const std::string group = group_text(members_, world_->size());
   world_->time_out(text(
       "[comm] expected ",
       size(),
       " ranks at ",
-      what,
-      " (step ",
-      step_,
-      " of the group) within ",
+      starting ? text("the start of ", group) : describe(signature_),
+      starting ? "" : text(" (step ", step_, " of ", group, ")"),
+      " within ",
       deadline_->allowed().count(),
       " ms, but ",
       missing.empty() ? "no rank" : rank_list(missing),

@@ -11,6 +11,7 @@
 
 #include "trireme/comm/collective.h"
 #include "trireme/comm/shared/flag.h"
+#include "trireme/comm/shared/meeting.h"
 #include "trireme/comm/shared/world.h"
 #include "trireme/core/deadline.h"
 
@@ -28,10 +29,10 @@ struct alignas(64) CallSlot {
   std::byte payload[kPayload];
 };
 
-/// The control block of a group: a barrier, and two slots a rank, used in turn.
+/// The control block of a group: where its ranks meet, and two slots a rank, used in
+/// turn.
 struct alignas(128) GroupControl {
-  std::atomic<uint32_t> arrivals{0};
-  Flag step;
+  Meeting meeting;
   std::atomic<uint32_t> departed{0};
   std::atomic<uint32_t> reclaimed{0};
 
@@ -60,7 +61,8 @@ uint64_t make_group_control(SharedMemory& memory, int size);
 /// has passed step s + 1, so everybody has finished reading.
 class GroupSteps : private WaitGuard {
  public:
-  /// Joins the group: meets all members once.
+  /// Joins the group: meets all members once. InvalidArgument on all of them if one has
+  /// no memory for its staging.
   GroupSteps(
       std::shared_ptr<World> world,
       uint64_t control,
@@ -82,8 +84,13 @@ class GroupSteps : private WaitGuard {
   /// The first step of every call: publishes it with a payload, meets everybody, and
   /// throws InvalidArgument on every rank unless all made the same call.
   void enter(std::span<const std::byte> payload = {});
-  /// A further step: meets everybody.
+  /// A further step: meets everybody. When it throws, nobody passes this step.
   void meet();
+  /// The last step of a call whose ranks are in one another's memory. Whatever has
+  /// happened to the world, it ends only when no living rank is in ours any more: the
+  /// caller may free it. (Processes that do not come by the deadline are not waited
+  /// for: they reach shared memory only, which outlives the call.)
+  void meet_to_part();
 
   /// What `peer` published with enter().
   const std::byte* payload(int peer) const { return slot_of(entered_, peer).payload; }
@@ -99,11 +106,17 @@ class GroupSteps : private WaitGuard {
   CallSlot& slot_of(uint32_t step, int peer) const {
     return control_->slot(step & 1, peer, size());
   }
+  bool arrive();
+  bool nobody_inside() const;
+  void depart();
   std::exception_ptr trouble() const override;
   void spinning() const override { world_->settle(); }
   std::string notes_of(const std::vector<int>& ranks) const;
   [[noreturn]] void time_out();
   void compare_calls();
+
+  /// What a rank publishes that has no memory for its staging.
+  static constexpr uint64_t kNoStaging = ~uint64_t{0};
 
   std::shared_ptr<World> world_;
   uint64_t control_offset_;
@@ -111,10 +124,10 @@ class GroupSteps : private WaitGuard {
   std::vector<int> members_;
   int rank_;
   size_t half_bytes_;
-  uint64_t staging_offset_;
+  uint64_t staging_offset_ = kNoStaging;
   std::vector<std::byte*> stagings_;
   size_t used_[2] = {0, 0};
-  uint32_t step_ = 0;
+  uint32_t step_;
   uint32_t entered_ = 0;
   uint64_t signature_ = 0;
   const Deadline* deadline_ = nullptr;

@@ -29,20 +29,6 @@ struct Move {
   }
 };
 
-void copy_piece(std::byte* out, const std::byte* in, size_t bytes) {
-  if (bytes > 0 && out != in)
-    std::memmove(out, in, bytes);
-}
-
-// What we give to ourselves needs no staging.
-void take_own(const Collective& call, size_t rank, bool apart) {
-  if (call.give.empty() || call.take.empty())
-    return;
-  const Piece& own = call.take[rank];
-  const Piece& from = call.give[apart ? rank : 0];
-  copy_piece(own.data, from.data, std::min(own.bytes, from.bytes));
-}
-
 void stage_window(const Move& m, size_t place, size_t at, size_t window) {
   std::byte* mine = m.steps.staging(m.rank(), place);
   for (size_t k = 0; k < m.call.give.size(); ++k) {
@@ -67,48 +53,43 @@ void take_window(const Move& m, size_t place, size_t at, size_t window) {
   }
 }
 
-void take_in_place(const Move& m, std::span<const Place> places) {
+// Must not throw: the peers wait until we are out of their memory.
+void take_in_place(const Move& m, std::span<const Place> places) noexcept {
   if (m.call.take.empty())
     return;
   for (int i = 1; i < m.size(); ++i) {
     const auto peer = static_cast<size_t>((m.rank() + i) % m.size());
     const Piece& piece = m.call.take[peer];
     const size_t ours = static_cast<size_t>(m.rank()) * places[peer].stride;
-    copy_piece(piece.data, m.steps.memory().at(places[peer].input) + ours, piece.bytes);
+    const std::byte* in = m.steps.memory().at(places[peer].input) + ours;
+    if (piece.bytes > 0 && piece.data != in)
+      std::memmove(piece.data, in, piece.bytes);
   }
 }
 
 }  // namespace
 
-void run_alone(const Collective& call) {
-  take_own(call, 0, false);
-}
-
 void run_move(GroupSteps& steps, const Collective& call) {
-  const bool apart = call.kind == CollectiveKind::Scatter ||
-                     call.kind == CollectiveKind::AllToAll ||
-                     call.kind == CollectiveKind::AllToAllUneven;
-  const auto own = static_cast<size_t>(steps.rank());
   const Move move{
       .steps = steps,
       .call = call,
       .longest = static_cast<size_t>(call.count) * c10::elementSize(call.dtype),
-      .apart = apart};
+      .apart = gives_apart(call.kind)};
   const size_t whole = round_up(move.longest);
   if (whole * move.pieces() <= small_bytes(steps)) {
     const size_t place = steps.stage(whole * move.pieces());
     stage_window(move, place, 0, whole);
     steps.enter();
-    take_own(call, own, apart);
+    take_own(call, steps.rank());
     return take_window(move, place, 0, whole);
   }
   PerRank<Place> places(steps.size());
   if (enter_with_place(steps, call, places)) {
-    take_own(call, own, apart);
+    take_own(call, steps.rank());
     take_in_place(move, places);
-    return steps.meet();
+    return steps.meet_to_part();
   }
-  take_own(call, own, apart);
+  take_own(call, steps.rank());
   const size_t room = std::min(kChunk, steps.half_bytes());
   const size_t window = std::max(kLine, room / move.pieces() / kLine * kLine);
   for (size_t at = 0; at < move.longest; at += window) {

@@ -2,8 +2,8 @@
 
 namespace trireme::comm {
 
-ReferenceSender::ReferenceSender(PortPlace place, const ChannelOptions& options)
-    : RingSender(std::move(place), options),
+ReferenceSender::ReferenceSender(ChannelEnd end, const ChannelOptions& options)
+    : RingSender(std::move(end), options),
       messages_(std::make_shared<std::vector<Message>>(ring().slots)) {}
 
 bool ReferenceSender::store(
@@ -16,16 +16,18 @@ bool ReferenceSender::store(
   }
   if (!out_.empty() && bytes_out_ + layout.total_bytes > options().capacity_bytes)
     return false;
-  Message& copy = (*messages_)[next_++ % messages_->size()];
-  copy.header = message.header;
+  Message copy{.tensors = {}, .header = message.header};
   copy.tensors.reserve(message.tensors.size());
   for (const at::Tensor& tensor : message.tensors)
     copy.tensors.push_back(
         tensor.defined() ? tensor.detach().set_requires_grad(tensor.requires_grad())
                          : tensor);
   out_.push_back(layout.total_bytes);
+  // Whole, and past everything that throws: a slot holds nothing or a message.
+  Message& slot = (*messages_)[next_++ % messages_->size()];
+  slot = std::move(copy);
   bytes_out_ += layout.total_bytes;
-  payload = world().memory().offset_of(&copy);
+  payload = world().memory().offset_of(&slot);
   return true;
 }
 

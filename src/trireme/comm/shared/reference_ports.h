@@ -13,7 +13,7 @@ namespace trireme::comm {
 /// write by either side is seen by the other, and by autograd.
 class ReferenceSender : public RingSender {
  public:
-  ReferenceSender(PortPlace place, const ChannelOptions& options);
+  ReferenceSender(ChannelEnd end, const ChannelOptions& options);
   ~ReferenceSender() override { retire(); }
 
  protected:
@@ -28,7 +28,7 @@ class ReferenceSender : public RingSender {
   size_t next_ = 0;
   std::deque<size_t> out_;  // sizes of messages that were not received yet
   size_t bytes_out_ = 0;
-  uint32_t freed_seen_ = 0;
+  uint32_t freed_seen_ = ring().freed.value.load(std::memory_order_relaxed);
 };
 
 /// Moves messages out of the sender's slots.

@@ -1,5 +1,6 @@
 #include "trireme/comm/shared/ring.h"
 
+#include <bit>
 #include <new>
 
 #include "trireme/comm/channel_text.h"
@@ -9,14 +10,14 @@ namespace trireme::comm {
 namespace {
 
 FlightRecorder::Call flight_call(
-    const PortPlace& place, FlightKind kind, uint64_t bytes, uint32_t sequence) {
+    const ChannelEnd& end, FlightKind kind, uint64_t bytes, uint32_t sequence) {
   return {
       .kind = kind,
       .what = bytes,
-      .group = place.key.group,
+      .group = end.key.group,
       .sequence = sequence,
-      .peer = place.peer,
-      .tag = place.key.tag};
+      .peer = end.peer,
+      .tag = end.key.tag};
 }
 
 }  // namespace
@@ -24,18 +25,24 @@ FlightRecorder::Call flight_call(
 // ---- sender
 // --------------------------------------------------------------------------------
 
-RingSender::RingSender(PortPlace place, const ChannelOptions& options)
-    : place_(std::move(place)), peers_{place_.peer}, options_(options) {
+RingSender::RingSender(ChannelEnd end, const ChannelOptions& options)
+    : end_(std::move(end)),
+      peers_{end_.peer},
+      options_(options),
+      sent_(end_.first_message) {
   check_capacity(options);
-  const auto slots = static_cast<uint32_t>(options.capacity_messages);
+  const uint32_t slots =
+      std::bit_ceil(static_cast<uint32_t>(options.capacity_messages));
   SharedMemory& memory = world().memory();
   ring_offset_ = memory.allocate(RingControl::bytes(slots));
   ring_ = new (memory.at(ring_offset_)) RingControl;
   ring_->slots = slots;
+  for (Flag* count : {&ring_->sent, &ring_->taken, &ring_->freed})
+    count->value.store(sent_, std::memory_order_relaxed);
   for (uint32_t i = 0; i < slots; ++i)
     new (&ring_->slot(i)) RingControl::Slot;
   try {
-    entry_ = &place_.directory->publish(place_.key, ring_offset_);
+    entry_ = &end_.directory->publish(end_.key, ring_offset_);
   } catch (...) {
     memory.release(ring_offset_);
     throw;
@@ -69,13 +76,14 @@ void RingSender::retire() {
   });
 }
 
-bool RingSender::slot_free() const {
-  return sent_ - ring_->taken.value.load(std::memory_order_acquire) < ring_->slots;
+bool RingSender::slot_free(uint32_t taken) const {
+  return sent_ - taken < static_cast<uint32_t>(options_.capacity_messages);
 }
 
-bool RingSender::try_put(const Message& message, const MessageLayout& layout) {
+bool RingSender::try_put(
+    const Message& message, const MessageLayout& layout, uint32_t taken) {
   uint64_t payload = 0;
-  if (!slot_free() || !store(message, layout, payload))
+  if (!slot_free(taken) || !store(message, layout, payload))
     return false;
   ring_->slot(sent_) = {payload, layout.total_bytes};
   ring_->sent.post(++sent_);
@@ -83,54 +91,63 @@ bool RingSender::try_put(const Message& message, const MessageLayout& layout) {
 }
 
 bool RingSender::try_send(const Message& message) {
-  std::lock_guard lock(mutex_);
   world().check();
   const MessageLayout layout = measure(message);
+  const PortGate::Turn turn = gate_.try_enter();
+  if (!turn)
+    return false;
+  const auto put = [&] {
+    return try_put(message, layout, ring_->taken.value.load(std::memory_order_acquire));
+  };
   // Without progress, ask whether there can be any; then once more, for a peer may take
   // the last message and leave.
-  if (!try_put(message, layout)) {
+  if (!put()) {
     const std::exception_ptr trouble = world().trouble(peers_);
     if (!trouble)
       return false;
-    if (!try_put(message, layout))
+    if (!put())
       std::rethrow_exception(trouble);
   }
   world()
       .recorder()
-      .begin(flight_call(place_, FlightKind::Send, layout.total_bytes, sent_))
+      .begin(flight_call(end_, FlightKind::Send, layout.total_bytes, sent_))
       .done();
   return true;
 }
 
 void RingSender::send(const Message& message, const Deadline& deadline) {
-  std::lock_guard lock(mutex_);
   world().check();
   const MessageLayout layout = measure(message);
+  const ChannelPeer to{.rank = end_.peer, .tag = end_.key.tag};
+  const PortGate::Turn turn = gate_.enter(deadline);
+  if (!turn)
+    time_out(turn_missing_text(to, deadline));
   auto record = world().recorder().begin(
-      flight_call(place_, FlightKind::Send, layout.total_bytes, sent_ + 1));
+      flight_call(end_, FlightKind::Send, layout.total_bytes, sent_ + 1));
   const WorldGuard guard(world(), peers_);
   for (;;) {
+    // Both before we try, and what we wait for follows from them: a message that is
+    // taken or given back while we try must wake us.
     const uint32_t freed = ring_->freed.value.load(std::memory_order_acquire);
     const uint32_t taken = ring_->taken.value.load(std::memory_order_acquire);
-    if (try_put(message, layout))
+    if (try_put(message, layout, taken))
       return record.done();
     // Full: of messages, or of bytes that the receiver still holds.
-    const bool no_slot = !slot_free();
+    const bool no_slot = !slot_free(taken);
     Flag& flag = no_slot ? ring_->taken : ring_->freed;
     const uint32_t target = (no_slot ? taken : freed) + 1;
+    turn.set_waiting(true);
     if (!wait_until(flag, target, world().policy(), guard, deadline))
-      time_out(deadline, layout.total_bytes);
+      time_out(channel_full_text(
+          to,
+          layout.total_bytes,
+          {.messages = sent_ - taken, .bytes = bytes_out(), .options = options_},
+          deadline));
+    turn.set_waiting(false);
   }
 }
 
-void RingSender::time_out(const Deadline& deadline, size_t bytes) const {
-  const std::string what = channel_full_text(
-      {.rank = place_.peer, .tag = place_.key.tag},
-      bytes,
-      {.messages = sent_ - ring_->taken.value.load(std::memory_order_acquire),
-       .bytes = bytes_out(),
-       .options = options_},
-      deadline);
+void RingSender::time_out(const std::string& what) const {
   world().note_timeout(what);
   throw TimeoutError(what);
 }
@@ -138,8 +155,7 @@ void RingSender::time_out(const Deadline& deadline, size_t bytes) const {
 // ---- receiver
 // ------------------------------------------------------------------------------
 
-RingReceiver::RingReceiver(PortPlace place)
-    : place_(std::move(place)), peers_{place_.peer} {}
+RingReceiver::RingReceiver(ChannelEnd end) : end_(std::move(end)), peers_{end_.peer} {}
 
 RingReceiver::~RingReceiver() {
   if (ring_ != nullptr)
@@ -151,7 +167,7 @@ bool RingReceiver::connect() {
   if (ring_ != nullptr)
     return true;
   if (entry_ == nullptr)
-    entry_ = place_.directory->find(place_.peer, place_.key);
+    entry_ = end_.directory->find(end_.peer, end_.key);
   if (entry_ == nullptr || !ChannelDirectory::connect(*entry_))
     return false;
   ring_ =
@@ -162,20 +178,27 @@ bool RingReceiver::connect() {
 
 FlightRecorder::Record RingReceiver::begin_record() const {
   return world().recorder().begin(
-      flight_call(place_, FlightKind::Receive, 0, taken_ + 1));
+      flight_call(end_, FlightKind::Receive, 0, taken_ + 1));
 }
 
 Message RingReceiver::take(FlightRecorder::Record& record) {
   const RingControl::Slot slot = ring_->slot(taken_);
   record.set_what(slot.bytes);
-  Message message = load(slot);
-  ring_->taken.post(++taken_);
-  return message;
+  try {
+    Message message = load(slot);
+    ring_->taken.post(++taken_);
+    return message;
+  } catch (...) {
+    ring_->taken.post(++taken_);  // its memory went back: it cannot be loaded again
+    throw;
+  }
 }
 
 std::optional<Message> RingReceiver::try_receive() {
-  std::lock_guard lock(mutex_);
   world().check();
+  const PortGate::Turn turn = gate_.try_enter();
+  if (!turn)
+    return std::nullopt;
   const auto is_there = [this] { return connect() && ring_->sent.reached(taken_ + 1); };
   if (!is_there()) {
     const std::exception_ptr trouble = world().trouble(peers_);
@@ -191,32 +214,44 @@ std::optional<Message> RingReceiver::try_receive() {
 }
 
 Message RingReceiver::receive(const Deadline& deadline) {
-  std::lock_guard lock(mutex_);
   world().check();
+  const PortGate::Turn turn = gate_.enter(deadline);
+  if (!turn)
+    time_out(deadline, false);
   auto record =
       begin_record();  // from the start, so that it shows what a rank waits for
   const WorldGuard guard(world(), peers_);
-  Flag& changes = place_.directory->changes(place_.peer);
+  Flag& changes = end_.directory->changes(end_.peer);
   for (;;) {
     const uint32_t seen = changes.value.load(std::memory_order_acquire);
     if (connect())
       break;
+    turn.set_waiting(true);
     if (!wait_until(changes, seen + 1, world().policy(), guard, deadline))
-      time_out(deadline);
+      time_out(deadline, true);
+    turn.set_waiting(false);
   }
-  if (!wait_until(ring_->sent, taken_ + 1, world().policy(), guard, deadline))
-    time_out(deadline);
+  if (!ring_->sent.reached(taken_ + 1)) {
+    turn.set_waiting(true);
+    if (!wait_until(ring_->sent, taken_ + 1, world().policy(), guard, deadline))
+      time_out(deadline, true);
+    turn.set_waiting(false);
+  }
   Message message = take(record);
   record.done();
   return message;
 }
 
-void RingReceiver::time_out(const Deadline& deadline) const {
-  const std::string what = message_missing_text(
-      {.rank = place_.peer, .tag = place_.key.tag},
-      taken_ + 1,
-      ring_ == nullptr ? "that rank has not opened the channel" : "it did not come",
-      deadline);
+void RingReceiver::time_out(const Deadline& deadline, bool inside) const {
+  const ChannelPeer from{.rank = end_.peer, .tag = end_.key.tag};
+  const std::string what =
+      inside ? message_missing_text(
+                   from,
+                   taken_ + 1,
+                   ring_ == nullptr ? "that rank has not opened the channel"
+                                    : "it did not come",
+                   deadline)
+             : turn_missing_text(from, deadline);
   world().note_timeout(what);
   throw TimeoutError(what);
 }

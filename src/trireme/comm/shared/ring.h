@@ -5,10 +5,11 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
-#include <mutex>
+#include <string>
 #include <vector>
 
 #include "trireme/comm/engine.h"
+#include "trireme/comm/port_gate.h"
 #include "trireme/comm/shared/channel_directory.h"
 #include "trireme/comm/shared/world.h"
 
@@ -21,6 +22,8 @@ struct RingControl {
   Flag taken;
   /// Messages whose memory the receiver has given back, in whatever order.
   Flag freed;
+  /// A power of two, so that the place of a message follows from its number also when
+  /// the counters wrap around.
   uint32_t slots = 0;
 
   /// Whether the receiver has given back all that it took. For when it is gone.
@@ -34,7 +37,7 @@ struct RingControl {
     uint64_t bytes = 0;
   };
   Slot& slot(uint32_t message) {
-    return reinterpret_cast<Slot*>(this + 1)[message % slots];
+    return reinterpret_cast<Slot*>(this + 1)[message & (slots - 1)];
   }
   static size_t bytes(uint32_t slots) {
     return sizeof(RingControl) + slots * sizeof(Slot);
@@ -42,24 +45,26 @@ struct RingControl {
 };
 
 /// Which end of which channel of which world.
-struct PortPlace {
+struct ChannelEnd {
   std::shared_ptr<World> world;
   std::shared_ptr<ChannelDirectory> directory;
   ChannelKey key;
   /// The rank at the other end, counted in the world.
   int peer = 0;
+  /// Where a sender begins to count its messages; for tests of the wrap-around.
+  uint32_t first_message = 0;
 };
 
 /// The sending end, but for how a message is stored.
 class RingSender : public SendPort {
  public:
-  RingSender(PortPlace place, const ChannelOptions& options);
+  RingSender(ChannelEnd end, const ChannelOptions& options);
   ~RingSender() override;
   void send(const Message& message, const Deadline& deadline) override;
   bool try_send(const Message& message) override;
 
  protected:
-  World& world() const { return *place_.world; }
+  World& world() const { return *end_.world; }
   RingControl& ring() const { return *ring_; }
   const ChannelOptions& options() const { return options_; }
 
@@ -76,30 +81,31 @@ class RingSender : public SendPort {
   void retire();
 
  private:
-  bool slot_free() const;
-  bool try_put(const Message& message, const MessageLayout& layout);
-  [[noreturn]] void time_out(const Deadline& deadline, size_t bytes) const;
+  /// Whether there is a slot for the next message, if so many were taken.
+  bool slot_free(uint32_t taken) const;
+  bool try_put(const Message& message, const MessageLayout& layout, uint32_t taken);
+  [[noreturn]] void time_out(const std::string& what) const;
 
-  PortPlace place_;
+  ChannelEnd end_;
   std::vector<int> peers_;
   ChannelOptions options_;
   uint64_t ring_offset_;
   RingControl* ring_;
   ChannelDirectory::Entry* entry_;
-  std::mutex mutex_;
-  uint32_t sent_ = 0;
+  PortGate gate_;
+  uint32_t sent_;
 };
 
 /// The receiving end, but for how a message is loaded.
 class RingReceiver : public ReceivePort {
  public:
-  explicit RingReceiver(PortPlace place);
+  explicit RingReceiver(ChannelEnd end);
   ~RingReceiver() override;
   Message receive(const Deadline& deadline) override;
   std::optional<Message> try_receive() override;
 
  protected:
-  World& world() const { return *place_.world; }
+  World& world() const { return *end_.world; }
   RingControl& ring() const { return *ring_; }
   virtual Message load(const RingControl::Slot& slot) = 0;
 
@@ -107,13 +113,14 @@ class RingReceiver : public ReceivePort {
   bool connect();
   FlightRecorder::Record begin_record() const;
   Message take(FlightRecorder::Record& record);
-  [[noreturn]] void time_out(const Deadline& deadline) const;
+  /// `inside`: whether it is our turn, so that we may look at the ring.
+  [[noreturn]] void time_out(const Deadline& deadline, bool inside) const;
 
-  PortPlace place_;
+  ChannelEnd end_;
   std::vector<int> peers_;
   ChannelDirectory::Entry* entry_ = nullptr;
   RingControl* ring_ = nullptr;
-  std::mutex mutex_;
+  PortGate gate_;
   uint32_t taken_ = 0;
 };
 

@@ -5,7 +5,6 @@
 
 #include <ATen/Functions.h>
 
-#include "trireme/comm/group_id.h"
 #include "trireme/comm/share_rows.h"
 #include "trireme/comm/shared/algorithms.h"
 #include "trireme/comm/shared/block_ports.h"
@@ -38,8 +37,8 @@ SharedEngine::SharedEngine(
           deadline) {}
 
 std::shared_ptr<SharedEngine> SharedEngine::root(
-    WorldPlace place, const Deadline& deadline) {
-  auto world = std::make_shared<World>(std::move(place));
+    WorldSetup setup, const Deadline& deadline) {
+  auto world = std::make_shared<World>(std::move(setup));
   Seat seat{
       .control = world->control().root_group.load(std::memory_order_acquire),
       .members = std::vector<int>(static_cast<size_t>(world->size())),
@@ -55,7 +54,7 @@ std::shared_ptr<SharedEngine> SharedEngine::root(
 void SharedEngine::run(const Collective& call, const Deadline& deadline) {
   if (size() == 1) {
     world_->check();
-    return run_alone(call);
+    return take_own(call, 0);
   }
   auto record = world_->recorder().begin(
       {.what = signature(call), .group = id_, .sequence = ++calls_});
@@ -78,35 +77,54 @@ void SharedEngine::run(const Collective& call, const Deadline& deadline) {
 std::shared_ptr<Engine> SharedEngine::split(
     int color, int key, const Deadline& deadline) {
   world_->memory().reclaim();
-  const auto gather = [&](int64_t word) {
-    return share_rows(*this, CollectiveKind::Split, {word}, deadline);
+  const auto gather = [&](std::vector<int64_t> row) {
+    return share_rows(*this, CollectiveKind::Split, std::move(row), deadline);
   };
-  const auto colors = gather(color);
-  const auto keys = gather(key);
-  Seat seat{.id = child_group_id(id_, ++splits_, color)};
+  const auto wishes = gather({color, key});
+  const auto wish = [&wishes](int peer, size_t column) {
+    return wishes[2 * static_cast<size_t>(peer) + column];
+  };
   std::vector<int> ranks;  // of this group, in the order of the new one
   for (int peer = 0; peer < size(); ++peer)
-    if (colors[static_cast<size_t>(peer)] == color)
+    if (wish(peer, 0) == color)
       ranks.push_back(peer);
-  std::stable_sort(ranks.begin(), ranks.end(), [&keys](int a, int b) {
-    return keys[static_cast<size_t>(a)] < keys[static_cast<size_t>(b)];
+  std::stable_sort(ranks.begin(), ranks.end(), [&wish](int a, int b) {
+    return wish(a, 1) < wish(b, 1);
   });
+  Seat seat;
   for (const int peer : ranks)
     seat.members.push_back(members()[static_cast<size_t>(peer)]);
   seat.rank =
       static_cast<int>(std::find(ranks.begin(), ranks.end(), rank()) - ranks.begin());
-  const bool leads = color >= 0 && seat.rank == 0;
-  const uint64_t mine =
-      leads ? make_group_control(world_->memory(), static_cast<int>(ranks.size())) : 0;
-  const auto controls = gather(static_cast<int64_t>(mine));
+  std::exception_ptr no_memory;
+  if (color >= 0 && seat.rank == 0)
+    try {
+      seat.control =
+          make_group_control(world_->memory(), static_cast<int>(ranks.size()));
+      seat.id = world_->group_ids().next();
+    } catch (...) {
+      no_memory = std::current_exception();  // the others are on their way: tell them
+    }
+  const auto offers = gather({static_cast<int64_t>(seat.control), seat.id});
   if (color < 0)
     return nullptr;
-  seat.control = static_cast<uint64_t>(controls[static_cast<size_t>(ranks[0])]);
+  if (no_memory)
+    std::rethrow_exception(no_memory);
+  const auto leader = 2 * static_cast<size_t>(ranks[0]);
+  seat.control = static_cast<uint64_t>(offers[leader]);
+  seat.id = static_cast<uint32_t>(offers[leader + 1]);
+  if (seat.control == 0)
+    throw InvalidArgument(text(
+        "[comm] expected shared memory for the group that split() makes of ",
+        rank_list(seat.members),
+        ", but there is none on rank ",
+        seat.members[0],
+        "; see what it says of it"));
   return std::shared_ptr<SharedEngine>(
       new SharedEngine(world_, directory_, std::move(seat), deadline));
 }
 
-PortPlace SharedEngine::port_place(int from, int to, int peer, int tag) const {
+ChannelEnd SharedEngine::channel_end(int from, int to, int peer, int tag) const {
   return {
       .world = world_,
       .directory = directory_,
@@ -116,18 +134,18 @@ PortPlace SharedEngine::port_place(int from, int to, int peer, int tag) const {
 
 std::unique_ptr<SendPort> SharedEngine::open_send(
     int to, int tag, const ChannelOptions& options) {
-  PortPlace place = port_place(rank(), to, to, tag);
+  ChannelEnd end = channel_end(rank(), to, to, tag);
   // Where all memory is shared, a message needs no copy.
   if (world_->memory().contains(this, sizeof *this))
-    return std::make_unique<ReferenceSender>(std::move(place), options);
-  return std::make_unique<BlockSender>(std::move(place), options);
+    return std::make_unique<ReferenceSender>(std::move(end), options);
+  return std::make_unique<BlockSender>(std::move(end), options);
 }
 
 std::unique_ptr<ReceivePort> SharedEngine::open_receive(int from, int tag) {
-  PortPlace place = port_place(from, rank(), from, tag);
+  ChannelEnd end = channel_end(from, rank(), from, tag);
   if (world_->memory().contains(this, sizeof *this))
-    return std::make_unique<ReferenceReceiver>(std::move(place));
-  return std::make_unique<BlockReceiver>(std::move(place));
+    return std::make_unique<ReferenceReceiver>(std::move(end));
+  return std::make_unique<BlockReceiver>(std::move(end));
 }
 
 at::Tensor SharedEngine::allocate(
@@ -142,7 +160,7 @@ at::Tensor SharedEngine::allocate(
       throw InvalidArgument(
           text("[comm] expected sizes that fit into memory, got ", sizes));
   }
-  auto memory = world_->place().memory;
+  auto memory = world_->setup().memory;
   const uint64_t offset = memory->allocate(empty ? 0 : bytes);
   // In a world that was stopped, a peer may still be writing here: it has not looked up
   // yet. Only when all have come to the next generation is the memory nobody's.
@@ -172,14 +190,16 @@ std::shared_ptr<Engine> SharedEngine::renew(const Deadline& deadline) {
     throw NotSupported(
         "[comm] expected the world's own group to be renewed, got one made by split(); "
         "renew that one, and split it again");
-  if (world_->control().renewed())
+  if (renewed_)
     throw InvalidArgument(
         "[comm] expected a group of the newest generation to renew, got one that was "
         "renewed already; use what renew() gave");
-  WorldPlace place = world_->place();
-  place.control = world_->renew(
+  WorldSetup setup = world_->setup();
+  setup.control = world_->renew(
       deadline, [this] { return make_world(world_->memory(), world_->size()); });
-  return root(std::move(place), deadline);
+  auto next = root(std::move(setup), deadline);
+  renewed_ = true;
+  return next;
 }
 
 }  // namespace trireme::comm

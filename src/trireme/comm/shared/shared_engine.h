@@ -18,12 +18,13 @@ class SharedEngine : public Engine {
  public:
   /// The engine of the whole world; meets all ranks. Rank 0 has made the root group's
   /// control block when it made the world's.
-  static std::shared_ptr<SharedEngine> root(WorldPlace place, const Deadline& deadline);
+  static std::shared_ptr<SharedEngine> root(WorldSetup setup, const Deadline& deadline);
 
   int rank() const override { return steps_.rank(); }
   int size() const override { return steps_.size(); }
-  std::string backend() const override { return world_->place().backend; }
+  std::string backend() const override { return world_->setup().backend; }
   const std::vector<int>& members() const override { return steps_.members(); }
+  World& world() const { return *world_; }
   void run(const Collective& call, const Deadline& deadline) override;
   std::shared_ptr<Engine> split(int color, int key, const Deadline& deadline) override;
   std::unique_ptr<SendPort> open_send(
@@ -52,14 +53,14 @@ class SharedEngine : public Engine {
       Seat seat,
       const Deadline& deadline);
 
-  PortPlace port_place(int from, int to, int peer, int tag) const;
+  ChannelEnd channel_end(int from, int to, int peer, int tag) const;
 
   std::shared_ptr<World> world_;
   std::shared_ptr<ChannelDirectory> directory_;
   uint32_t id_;
   GroupSteps steps_;
   uint32_t calls_ = 0;
-  uint32_t splits_ = 0;
+  bool renewed_ = false;
 };
 
 /// Makes the control blocks of a world and of its root group in this rank's part of

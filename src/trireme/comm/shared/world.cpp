@@ -6,6 +6,7 @@
 #include <numeric>
 #include <unistd.h>
 
+#include "trireme/comm/wait_budget.h"
 #include "trireme/core/error.h"
 
 namespace trireme::comm {
@@ -43,9 +44,9 @@ WorldControl* make_world_control(std::byte* place, int size) {
   return control;
 }
 
-World::World(WorldPlace place)
-    : place_(std::move(place)),
-      control_(place_.memory->as<WorldControl>(place_.control)),
+World::World(WorldSetup setup)
+    : setup_(std::move(setup)),
+      control_(setup_.memory->as<WorldControl>(setup_.control)),
       exceptions_at_start_(std::uncaught_exceptions()),
       seats_(rank(), size(), [this](int peer) -> std::atomic<int32_t>& {
         return control_->slot(peer).core;
@@ -64,12 +65,13 @@ World::~World() {
             "[comm] rank ",
             rank(),
             " left its world by an exception; see its own output"));
-  control_->slot(rank()).state.store(RankSlot::Left, std::memory_order_release);
   // The last to leave lets go of what was never received. A later generation shares the
-  // memory, and still needs what it retired itself.
+  // memory, and still needs what it retired itself. Sequentially consistent: of two
+  // that leave at once, one at least must see the other gone.
+  control_->slot(rank()).state.store(RankSlot::Left, std::memory_order_seq_cst);
   bool last = true;
   for (int peer = 0; peer < size(); ++peer)
-    last = last && control_->slot(peer).state.load(std::memory_order_acquire) !=
+    last = last && control_->slot(peer).state.load(std::memory_order_seq_cst) !=
                        RankSlot::Present;
   if (last && control_->renewed())
     memory().reclaim();
@@ -150,17 +152,17 @@ bool World::take_turn_to_look() const {
 }
 
 void World::find_dead() const {
-  if (!place_.watch)
+  if (!setup_.watch)
     return;
   std::unique_lock lock(watch_mutex_, std::try_to_lock);
   const auto now = Deadline::Clock::now();
   if (!lock.owns_lock() || now < next_watch_)
     return;
   next_watch_ = now + kWatchInterval;
-  if (place_.watch->sees_all() && !take_turn_to_look())
+  if (setup_.watch->sees_all() && !take_turn_to_look())
     return;
-  const std::vector<int> dead = place_.watch->find_dead();
-  if (!place_.watch->sees_all())
+  const std::vector<int> dead = setup_.watch->find_dead();
+  if (!setup_.watch->sees_all())
     control_->last_look.store(0, std::memory_order_relaxed);  // not for the others
   for (const int peer : dead) {
     const RankSlot& slot = control_->slot(peer);
@@ -186,78 +188,103 @@ void World::find_dead() const {
 }
 
 void World::note_timeout(const std::string& reason) const {
-  if (place_.recorder && !timeout_noted_.exchange(true))
+  if (setup_.recorder && !timeout_noted_.exchange(true))
     recorder().dump(rank(), reason);
 }
 
 void World::dump_flight(std::span<const int> ranks) const {
-  if (!place_.recorder || dumped_.exchange(true))
+  if (!setup_.recorder || dumped_.exchange(true))
     return;
   const std::string reason = control_->slot(control_->stopped_by.load() - 1).reason;
   for (const int each : ranks)
     recorder().dump(each, reason);
 }
 
-bool World::is_gone(int peer) const {
-  return control_->slot(peer).state.load(std::memory_order_acquire) == RankSlot::Left ||
-         (place_.watch && peer != rank() && place_.watch->is_dead(peer));
+bool World::has_left(int peer) const {
+  return control_->slot(peer).state.load(std::memory_order_acquire) == RankSlot::Left;
 }
 
-// Returns when every rank has stopped using this generation.
-void World::await_renewal(const Deadline& deadline) const {
-  std::vector<int> missing;
-  for (int peer = 0; peer < size(); ++peer) {
-    Flag& renewing = control_->slot(peer).renewing;
-    while (!wait_slice(renewing, 1, kGuardInterval) && !deadline.expired())
-      if (is_gone(peer) && !renewing.reached(1))
-        throw PeerError(
-            peer,
-            text(
-                "[comm] expected all ",
-                size(),
-                " ranks to renew the group, but rank ",
-                peer,
-                " is gone; start the job again"));
-    if (!renewing.reached(1))
-      missing.push_back(peer);
+bool World::has_died(int peer) const {
+  if (!setup_.watch || peer == rank())
+    return false;
+  std::lock_guard lock(watch_mutex_);
+  // Asked before the state is read: a rank that leaves and ends in between is not dead.
+  return setup_.watch->is_dead(peer) && !has_left(peer);
+}
+
+// Returns when every rank has come to this renewal. When it throws, nobody passes it.
+void World::await_renewal(uint32_t number, const Deadline& deadline) const {
+  Meeting& renewal = control_->renewal;
+  WaitBudget budget(deadline);
+  std::exception_ptr error;
+  while (!error) {
+    const auto slice =
+        std::min<std::chrono::nanoseconds>(budget.left(), kGuardInterval);
+    if (wait_slice(renewal.step, number, slice))
+      return;
+    const bool in_time = budget.charge();
+    std::vector<int> missing;
+    for (int peer = 0; peer < size(); ++peer)
+      if (control_->slot(peer).renewing.load(std::memory_order_acquire) != number)
+        missing.push_back(peer);
+    // The dead before those who have left: they did so for want of the dead.
+    const auto end = missing.end();
+    auto gone =
+        std::find_if(missing.begin(), end, [this](int peer) { return has_died(peer); });
+    if (gone == end)
+      gone = std::find_if(
+          missing.begin(), end, [this](int peer) { return has_left(peer); });
+    if (gone != end)
+      error = std::make_exception_ptr(PeerError(
+          *gone,
+          text(
+              "[comm] expected all ",
+              size(),
+              " ranks to renew the group, but rank ",
+              *gone,
+              " is gone; start the job again")));
+    else if (!in_time)
+      error = std::make_exception_ptr(TimeoutError(text(
+          "[comm] expected all ",
+          size(),
+          " ranks to renew the group within ",
+          deadline.allowed().count(),
+          " ms, but ",
+          missing.empty() ? "no rank" : rank_list(missing),
+          missing.empty() ? " was missing any more" : " did not come",
+          "; renew again when all ranks can")));
   }
-  if (!missing.empty())
-    throw TimeoutError(text(
-        "[comm] expected all ",
-        size(),
-        " ranks to renew the group within ",
-        deadline.allowed().count(),
-        " ms, but ",
-        rank_list(missing),
-        " did not come"));
+  if (!renewal.withdraw(number, size()))
+    return;
+  control_->slot(rank()).renewing.store(number - 1, std::memory_order_release);
+  std::rethrow_exception(error);
 }
 
 uint64_t World::renew(
     const Deadline& deadline, const std::function<uint64_t()>& make_next) {
-  control_->slot(rank()).renewing.post(1);
-  await_renewal(deadline);
+  const uint32_t number = renewals_ + 1;
+  std::atomic<uint64_t>& next = control_->next_control[number % 2];
+  // Before we arrive, for this may fail; what a former try has made still serves.
+  if (rank() == 0 && next_made_ != number) {
+    next.store(make_next(), std::memory_order_relaxed);
+    next_made_ = number;
+  }
+  control_->slot(rank()).renewing.store(number, std::memory_order_release);
+  if (!control_->renewal.arrive(number, size()))
+    await_renewal(number, deadline);
+  renewals_ = number;
   publish(
       rank(),
       "[comm] expected the renewed group, got the old one; use what renew() gave",
       false);
-  if (rank() == 0) {
-    control_->next_control.store(make_next(), std::memory_order_relaxed);
-    control_->next_ready.post(1);
-  }
-  while (!wait_slice(control_->next_ready, 1, kGuardInterval)) {
-    if (is_gone(0) && !control_->next_ready.reached(1))
-      throw PeerError(0, "[comm] expected rank 0 to renew the group, but it is gone");
-    if (deadline.expired())
-      throw TimeoutError("[comm] expected rank 0 to make the next generation in time");
-  }
-  return control_->next_control.load(std::memory_order_relaxed);
+  return next.load(std::memory_order_relaxed);
 }
 
 void World::choose_policy() {
   std::vector<RankCores> cores;
   for (int peer = 0; peer < size(); ++peer)
     cores.push_back(control_->slot(peer).cores);
-  place_.policy = wait_policy(cores);
+  setup_.policy = wait_policy(cores);
 }
 
 }  // namespace trireme::comm

@@ -17,8 +17,10 @@
 
 #include "trireme/comm/collective.h"
 #include "trireme/comm/flight_recorder.h"
+#include "trireme/comm/group_id.h"
 #include "trireme/comm/shared/core_seats.h"
 #include "trireme/comm/shared/flag.h"
+#include "trireme/comm/shared/meeting.h"
 #include "trireme/comm/shared/memory.h"
 #include "trireme/comm/shared/rank_cores.h"
 #include "trireme/core/deadline.h"
@@ -56,8 +58,8 @@ struct alignas(128) RankSlot {
   char reason[1012] = {};
   /// What it is at, for those who wait for it.
   SharedText note;
-  /// Posted when the rank has stopped using this generation and waits for the next.
-  Flag renewing;
+  /// The renewal that the rank has come to, or last came to: it waits for the others.
+  std::atomic<uint32_t> renewing{0};
 };
 
 /// The control block of one generation of a world; the slots of its ranks follow it.
@@ -70,13 +72,16 @@ struct alignas(128) WorldControl {
   std::atomic<int64_t> last_look{0};
   /// Offset of the root group's control block.
   std::atomic<uint64_t> root_group{0};
-  /// Posted by rank 0 when the next generation's control block stands at next_control.
-  Flag next_ready;
-  std::atomic<uint64_t> next_control{0};
+  /// Where the ranks meet that have stopped using this generation. There may be several
+  /// renewals, if the ranks could not begin the next generation.
+  Meeting renewal;
+  /// The control block of the next generation, made by rank 0 before it comes there:
+  /// of even and of odd renewals.
+  std::atomic<uint64_t> next_control[2] = {0, 0};
 
-  /// Whether the next generation stands. All ranks have stopped using this one, and
-  /// whatever is still called in it throws.
-  bool renewed() const { return next_ready.reached(1); }
+  /// Whether all ranks have stopped using this generation. Whatever is still called in
+  /// it throws.
+  bool renewed() const { return renewal.step.reached(1); }
   RankSlot& slot(int rank) { return reinterpret_cast<RankSlot*>(this + 1)[rank]; }
   static size_t bytes(int size) {
     return sizeof(WorldControl) + sizeof(RankSlot) * static_cast<size_t>(size);
@@ -101,8 +106,8 @@ class PeerWatch {
   }
 };
 
-/// Everything a rank needs to take its place in a world.
-struct WorldPlace {
+/// Everything a rank needs to join a world.
+struct WorldSetup {
   int rank = 0;
   int size = 1;
   std::shared_ptr<SharedMemory> memory;
@@ -120,18 +125,18 @@ struct WorldPlace {
 /// on its way, by telling the others.
 class World {
  public:
-  explicit World(WorldPlace place);
+  explicit World(WorldSetup setup);
   ~World();
   World(const World&) = delete;
   World& operator=(const World&) = delete;
 
-  int rank() const { return place_.rank; }
-  int size() const { return place_.size; }
-  const WorldPlace& place() const { return place_; }
-  SharedMemory& memory() const { return *place_.memory; }
-  FlightRecorder& recorder() const { return *place_.recorder; }
+  int rank() const { return setup_.rank; }
+  int size() const { return setup_.size; }
+  const WorldSetup& setup() const { return setup_; }
+  SharedMemory& memory() const { return *setup_.memory; }
+  FlightRecorder& recorder() const { return *setup_.recorder; }
   WorldControl& control() const { return *control_; }
-  const WaitPolicy& policy() const { return place_.policy; }
+  const WaitPolicy& policy() const { return setup_.policy; }
 
   /// Decides how to wait, from the cores of all ranks; for when all have come.
   void choose_policy();
@@ -157,9 +162,17 @@ class World {
   /// The world goes on: channels are independent of one another.
   void note_timeout(const std::string& reason) const;
 
+  /// Whether a rank has left, as it should.
+  bool has_left(int peer) const;
+  /// Whether a rank's process has ended without leaving.
+  bool has_died(int peer) const;
+
+  /// Numbers for the groups that this rank leads.
+  GroupIds& group_ids() { return group_ids_; }
+
   /// Meets all ranks and gives the control block of the next generation, which rank 0
   /// makes with `make_next`; PeerError names who is gone, TimeoutError who did not
-  /// come.
+  /// come. After an error it may be called again.
   uint64_t renew(const Deadline& deadline, const std::function<uint64_t()>& make_next);
 
  private:
@@ -168,11 +181,10 @@ class World {
   std::exception_ptr stopped() const;
   void find_dead() const;
   bool take_turn_to_look() const;
-  bool is_gone(int peer) const;
-  void await_renewal(const Deadline& deadline) const;
+  void await_renewal(uint32_t number, const Deadline& deadline) const;
   void dump_flight(std::span<const int> ranks) const;
 
-  WorldPlace place_;
+  WorldSetup setup_;
   WorldControl* control_;
   int exceptions_at_start_;
   mutable CoreSeats seats_;
@@ -181,6 +193,9 @@ class World {
   mutable Deadline::Clock::time_point next_watch_{};
   mutable std::atomic<bool> dumped_{false};
   mutable std::atomic<bool> timeout_noted_{false};
+  uint32_t renewals_ = 0;   // that all ranks have come to
+  uint32_t next_made_ = 0;  // the renewal for which rank 0 has made a control block
+  GroupIds group_ids_{rank(), size()};
 };
 
 /// A guard over some ranks of a world, for wait_until().

@@ -22,7 +22,7 @@ std::shared_ptr<RegionMemory> lay_out(const std::shared_ptr<Segment>& segment) {
   return memory;
 }
 
-WorldPlace place_in(
+WorldSetup place_in(
     const std::shared_ptr<Segment>& segment,
     std::shared_ptr<RegionMemory> memory,
     int rank,
@@ -72,11 +72,11 @@ std::shared_ptr<Engine> start_shm(const BackendContext& context) {
     segment = Segment::attach(name, env.rank, env.world_size, context.deadline, roll);
     memory = std::make_shared<RegionMemory>(segment, env.rank);
   }
-  WorldPlace place =
+  WorldSetup setup =
       place_in(segment, std::move(memory), env.rank, flight_folder(name));
-  place.watch = std::make_shared<ProcessWatch>(segment, roll);
+  setup.watch = std::make_shared<ProcessWatch>(segment, roll);
   try {
-    auto engine = SharedEngine::root(std::move(place), context.deadline);
+    auto engine = SharedEngine::root(std::move(setup), context.deadline);
     // Everybody has mapped it: without a name it cannot outlive the ranks.
     segment->unlink();
     // A rank that joins once more at once must not find the old name.

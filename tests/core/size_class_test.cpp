@@ -1,12 +1,12 @@
 // Every class, from both sides of its borders.
-#include "trireme/memory/size_class.h"
+#include "trireme/core/size_class.h"
 
 #include <gtest/gtest.h>
 
-namespace trireme::memory {
+namespace trireme {
 namespace {
 
-TEST(SizeClass, FirstClassesAreMultiplesOfTheAlignment) {
+TEST(SizeClass, FirstClassesAreMultiplesOfTheSmallest) {
   const std::size_t expected[] = {
       64, 128, 192, 256, 320, 384, 448, 512, 640, 768, 896, 1024, 1280};
   for (std::size_t i = 0; i < std::size(expected); ++i) {
@@ -20,7 +20,7 @@ TEST(SizeClass, BordersAreExact) {
   for (std::size_t i = 0; i < kSizeClasses; ++i) {
     const std::size_t capacity = class_capacity(i);
     ASSERT_GT(capacity, below);
-    ASSERT_EQ(capacity % kAlignment, 0u);
+    ASSERT_EQ(capacity % kSizeClassStep, 0u);
     ASSERT_EQ(size_class_of(below + 1), i);
     ASSERT_EQ(size_class_of(capacity - 1), i);
     ASSERT_EQ(size_class_of(capacity), i);
@@ -35,7 +35,7 @@ TEST(SizeClass, EverySmallSizeFitsWithAtMostAQuarterWasted) {
     const std::size_t size_class = size_class_of(bytes);
     const std::size_t capacity = class_capacity(size_class);
     ASSERT_GE(capacity, bytes);
-    ASSERT_LT(capacity - bytes, kAlignment + bytes / 4) << bytes;
+    ASSERT_LT(capacity - bytes, kSizeClassStep + bytes / 4) << bytes;
     ASSERT_TRUE(size_class == 0 || class_capacity(size_class - 1) < bytes) << bytes;
   }
 }
@@ -49,4 +49,4 @@ TEST(SizeClass, AbsurdSizesAreBeyondAllClasses) {
 static_assert(class_capacity(size_class_of(1000)) == 1024, "usable at compile time");
 
 }  // namespace
-}  // namespace trireme::memory
+}  // namespace trireme

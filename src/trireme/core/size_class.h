@@ -4,10 +4,10 @@
 #include <bit>
 #include <cstddef>
 
-namespace trireme::memory {
+namespace trireme {
 
-/// What libtorch's own allocator promises, and a cache line.
-inline constexpr std::size_t kAlignment = 64;
+/// The smallest block, of which all are multiples: a cache line.
+inline constexpr std::size_t kSizeClassStep = 64;
 
 /// The largest request, far above any machine's memory: more is a wrong size, as a
 /// negative number that became unsigned.
@@ -22,20 +22,20 @@ inline constexpr std::size_t kSizeClasses = 4 + (46 - 8) * 4;
 constexpr std::size_t size_class_of(std::size_t bytes) noexcept {
   const std::size_t last = bytes - 1;
   if (last < 256) {
-    return last / kAlignment;
+    return last / kSizeClassStep;
   }
   const auto log2 = static_cast<std::size_t>(std::bit_width(last)) - 1;
   return (log2 - 7) * 4 + ((last >> (log2 - 2)) & 3);
 }
 
 /// The bytes that a block of this class holds: 64, 128, 192, 256, 320, 384, 448, 512,
-/// 640 and so on; all are multiples of the alignment.
+/// 640 and so on; all are multiples of the smallest.
 constexpr std::size_t class_capacity(std::size_t size_class) noexcept {
   if (size_class < 4) {
-    return (size_class + 1) * kAlignment;
+    return (size_class + 1) * kSizeClassStep;
   }
   const std::size_t log2 = size_class / 4 + 7;
   return (std::size_t{5} + size_class % 4) << (log2 - 2);
 }
 
-}  // namespace trireme::memory
+}  // namespace trireme

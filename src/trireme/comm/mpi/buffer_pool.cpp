@@ -1,5 +1,6 @@
-#include "trireme/core/buffer_pool.h"
+#include "trireme/comm/mpi/buffer_pool.h"
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <mutex>
@@ -8,21 +9,11 @@
 
 #include "trireme/core/error.h"
 
-namespace trireme {
+namespace trireme::comm {
 namespace {
 
+// Smaller blocks would cost more than they save.
 constexpr std::size_t kSmallest = 256;
-constexpr std::size_t kSmallestLog2 = 8;
-constexpr std::size_t kLargestLog2 = 46;
-constexpr std::size_t kClasses = (kLargestLog2 - kSmallestLog2) * 4 + 1;
-static_assert(BufferPool::kMaxBytes == std::size_t{1} << kLargestLog2);
-
-// The number of a class, from its capacity: four for each power of two.
-std::size_t class_index(std::size_t capacity) {
-  const auto log2 = static_cast<std::size_t>(std::bit_width(capacity)) - 1;
-  const std::size_t quarter = (capacity >> (log2 - 2)) & 3;
-  return (log2 - kSmallestLog2) * 4 + quarter;
-}
 
 // A cached block holds its link in its own memory, so that giving back never allocates
 // and cannot fail.
@@ -65,7 +56,7 @@ class BufferPoolState {
         evicted = block;
       } else {
         evicted = make_room(capacity);
-        Class& mine = classes_[class_index(capacity)];
+        Class& mine = classes_[size_class_of(capacity)];
         block->next = std::exchange(mine.first, block);
         mine.capacity = capacity;
         mine.last_use = ++clock_;
@@ -111,7 +102,7 @@ class BufferPoolState {
     const std::lock_guard lock(mutex_);
     stats_.live_bytes += capacity;
     ++stats_.live_buffers;
-    Class& mine = classes_[class_index(capacity)];
+    Class& mine = classes_[size_class_of(capacity)];
     mine.last_use = ++clock_;
     if (mine.first == nullptr) {
       ++stats_.misses;
@@ -166,7 +157,7 @@ class BufferPoolState {
   BufferPoolOptions options_;
   BufferPoolStats stats_;
   std::uint64_t clock_ = 0;
-  std::array<Class, kClasses> classes_;
+  std::array<Class, kSizeClasses> classes_;
 };
 
 Buffer::Buffer(Buffer&& other) noexcept
@@ -195,7 +186,7 @@ BufferPool::BufferPool(BufferPoolOptions options) {
   if (!std::has_single_bit(options.alignment) || options.alignment < 8 ||
       options.alignment > kMaxAlignment) {
     throw InvalidArgument(text(
-        "[core] wanted a buffer alignment that is a power of two from 8 to ",
+        "[comm] expected a buffer alignment that is a power of two from 8 to ",
         kMaxAlignment,
         ", got ",
         options.alignment,
@@ -229,17 +220,13 @@ BufferPoolStats BufferPool::stats() const {
 std::size_t BufferPool::size_class(std::size_t bytes) {
   if (bytes > kMaxBytes) {
     throw InvalidArgument(text(
-        "[core] wanted a buffer of at most ",
+        "[comm] expected a buffer of at most ",
         kMaxBytes,
         " bytes, got ",
         bytes,
         "; look for a negative size or an overflow where it was computed"));
   }
-  if (bytes <= kSmallest) {
-    return kSmallest;
-  }
-  const std::size_t step = std::bit_floor(bytes - 1) / 4;
-  return (bytes + step - 1) / step * step;
+  return class_capacity(size_class_of(std::max(bytes, kSmallest)));
 }
 
-}  // namespace trireme
+}  // namespace trireme::comm

@@ -6,7 +6,9 @@
 #include <memory>
 #include <span>
 
-namespace trireme {
+#include "trireme/core/size_class.h"
+
+namespace trireme::comm {
 
 class BufferPoolState;
 
@@ -79,7 +81,7 @@ class BufferPool {
 
   /// The largest request, far above any machine's memory: more is a wrong size, as a
   /// negative number that became unsigned.
-  static constexpr std::size_t kMaxBytes = std::size_t{1} << 46;
+  static constexpr std::size_t kMaxBytes = kLargestRequest;
 
   /// A buffer of `bytes`, 0 included. InvalidArgument above kMaxBytes; std::bad_alloc
   /// when the memory is exhausted even without the cache.
@@ -98,4 +100,4 @@ class BufferPool {
   std::shared_ptr<BufferPoolState> state_;
 };
 
-}  // namespace trireme
+}  // namespace trireme::comm
