@@ -131,7 +131,7 @@ TEST(MeasureLayers, RefusesNoRounds) {
     return testing::message_of<InvalidArgument>(
         [&] { measure_layers(model, {numbers({4})}, options); });
   };
-  EXPECT_TRUE(contains(message({.rounds = 0}), "wanted at least 1 round"));
+  EXPECT_TRUE(contains(message({.rounds = 0}), "expected at least 1 round"));
   EXPECT_TRUE(contains(message({.warmup = -1}), "got 5 and -1"));
   EXPECT_TRUE(contains(
       testing::message_of<InvalidArgument>([] { measure_layers({}, {}); }),

@@ -143,12 +143,12 @@ TEST(ModuleStage, RefusesFunctionsThatCannotBe) {
   const at::Tensor w = numbers({2}).requires_grad_();
   EXPECT_TRUE(contains(
       stage_refused([] { make_stage(TensorsFunction()); }),
-      "[pipe] wanted a function for a stage, got none"));
+      "[pipe] expected a function for a stage, got none"));
   EXPECT_TRUE(contains(
       stage_refused([&] {
         make_stage(give, {{"w", w}}, {{"w", w}});
       }),
-      "[pipe] wanted tensors of a stage with names of their own, got \"w\" twice"));
+      "[pipe] expected tensors of a stage with names of their own, got \"w\" twice"));
   EXPECT_TRUE(contains(
       stage_refused([&] {
         make_stage(give, {{"", w}});
@@ -158,12 +158,12 @@ TEST(ModuleStage, RefusesFunctionsThatCannotBe) {
       stage_refused([&] {
         make_stage(give, {{"w", at::Tensor()}});
       }),
-      "[pipe] wanted a tensor \"w\" of a stage, got an undefined one"));
+      "[pipe] expected a tensor \"w\" of a stage, got an undefined one"));
   EXPECT_TRUE(contains(
       stage_refused([&] {
         make_stage(give, {{"w", w * 2}});
       }),
-      "[pipe] wanted a leaf for \"w\", got the result of MulBackward"));
+      "[pipe] expected a leaf for \"w\", got the result of MulBackward"));
 }
 
 }  // namespace

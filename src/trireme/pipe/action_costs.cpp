@@ -2,19 +2,13 @@
 
 #include <algorithm>
 
+#include "trireme/pipe/median.h"
+
 namespace trireme::pipe {
 namespace {
 
 using sched::Action;
 using sched::ActionKind;
-
-double median(std::vector<double> values) {
-  if (values.empty())
-    return 0;
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
 
 }  // namespace
 

@@ -15,6 +15,7 @@
 
 #include "trireme/autograd/executor.h"
 #include "trireme/core/error.h"
+#include "trireme/pipe/median.h"
 
 namespace trireme::pipe {
 namespace {
@@ -26,12 +27,6 @@ double seconds(const auto& body) {
   body();
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start)
       .count();
-}
-
-double median(std::vector<double> numbers) {
-  const auto middle = numbers.begin() + static_cast<std::ptrdiff_t>(numbers.size() / 2);
-  std::nth_element(numbers.begin(), middle, numbers.end());
-  return *middle;
 }
 
 // While it lives, the buffers and the random numbers may change; then they are put
@@ -91,6 +86,7 @@ class Subject {
       weight_bytes_ += static_cast<double>(tensor.nbytes());
   }
 
+  // Its inputs hold what it takes by name.
   Tensors forward() const { return layer_.forward(inputs_); }
 
   sched::LayerCosts measure(const MeasureOptions& options) {
@@ -195,9 +191,10 @@ std::vector<sched::LayerCosts> measure_layers(
     const Tensors& example_inputs,
     const MeasureOptions& options) {
   check_layers(layers);
+  check_skips(layers);
   if (options.rounds < 1 || options.warmup < 0)
     throw InvalidArgument(text(
-        "[pipe] wanted at least 1 round and no less than 0 to warm up, got ",
+        "[pipe] expected at least 1 round and no less than 0 to warm up, got ",
         options.rounds,
         " and ",
         options.warmup));
@@ -205,10 +202,15 @@ std::vector<sched::LayerCosts> measure_layers(
   const c10::AutoGradMode with_grad(true);
   std::vector<sched::LayerCosts> costs;
   Tensors inputs = as_inputs(example_inputs);
+  NamedSkips skips;
   for (const Layer& each : layers) {
+    for (const std::string& name : each.takes)
+      inputs.push_back(as_inputs({skips.at(name)})[0]);
     Subject subject(each, inputs);
     costs.push_back(subject.measure(options));
     inputs = as_inputs(subject.forward());
+    for (const Layer::Saved& one : each.saves)
+      skips[one.name] = inputs.at(one.output);
   }
   return costs;
 }

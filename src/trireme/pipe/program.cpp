@@ -1,7 +1,6 @@
 #include "trireme/pipe/program.h"
 
 #include <algorithm>
-#include <limits>
 
 #include "trireme/core/error.h"
 #include "trireme/sched/index.h"
@@ -17,10 +16,10 @@ using sched::ActionKind;
 using sched::index;
 
 template <class Predicate>
-bool has_action(const sched::Schedule& schedule, Predicate&& wanted) {
+bool has_action(const sched::Schedule& schedule, Predicate&& is_it) {
   for (const auto& list : schedule.actions)
     for (const Action& action : list)
-      if (wanted(action.kind()))
+      if (is_it(action.kind()))
         return true;
   return false;
 }
@@ -55,7 +54,7 @@ Program make_program(sched::Schedule schedule, const ProgramOptions& options) {
                                       {.sharding = options.sharding,
                                        .max_active_stages = options.max_active_stages,
                                        .late_receives = true});
-  const sched::Proof proof = sched::prove(lowered);
+  const sched::Proof proof = sched::prove(lowered, {.messages = kChannelMessages});
   if (!proof.holds)
     throw InvalidArgument(text(
         "[pipe] expected a schedule that cannot lock up, got ",
@@ -67,9 +66,6 @@ Program make_program(sched::Schedule schedule, const ProgramOptions& options) {
       .channels = sched::ChannelMap(schedule),
       .trains = has_backward(schedule),
   };
-  for (const sched::ChannelUse& use : proof.channels)
-    program.capacity.push_back(static_cast<int>(
-        std::clamp<int64_t>(use.most_in_flight, 1, std::numeric_limits<int>::max())));
   program.last_backward = find_last_backward(program.schedule);
   return program;
 }
