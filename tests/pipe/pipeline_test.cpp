@@ -361,6 +361,26 @@ TEST(PipelineRanks, LossesScalesAndOutputsOfAStep) {
   });
 }
 
+// A message of 2 x 4 floats takes 32 bytes, and 1F1B holds three of them.
+TEST(PipelineRanks, ChannelsHoldNoMoreBytesThanAllowed) {
+  testing::run_world(Backend::Local, 2, [](const comm::Group& world) {
+    TwoRanks enough(world, {.channel_bytes = 96});
+    enough.step();
+    EXPECT_TRUE(enough.weight.grad().defined());
+    comm::barrier(world);
+    TwoRanks less(world, {.channel_bytes = 95});
+    const auto step = [&] { less.step(); };
+    const std::string message = world.rank() == 0
+                                    ? testing::message_of<InvalidArgument>(step)
+                                    : testing::message_of<PeerError>(step);
+    EXPECT_TRUE(testing::contains(
+        message,
+        "expected messages of up to 31 bytes from rank 0 to rank 1, since 3 of them "
+        "can "
+        "be held at once within channel_bytes = 95, got 32"));
+  });
+}
+
 // -- a model with skips, declared once
 
 LayerList matrix_u_net(const std::vector<at::Tensor>& weights) {

@@ -1,5 +1,8 @@
 #include "trireme/pipe/program.h"
 
+#include <map>
+#include <random>
+
 #include <gtest/gtest.h>
 
 #include "trireme/core/error.h"
@@ -53,6 +56,95 @@ TEST(Program, IsProvedWithTheRoomThatChannelsHave) {
         std::string::npos)
         << error.what();
   }
+}
+
+/// Runs a program, the ranks in random order, and counts what every channel's messages
+/// hold: from the send to the end of the receiver's last backward of that microbatch.
+class HeldCount {
+ public:
+  explicit HeldCount(const Program& program)
+      : program_(program),
+        at_(program.schedule.actions.size()),
+        sent_(program.channels.channels().size()),
+        received_(sent_.size()),
+        held_(sent_.size()),
+        most(sent_.size()) {}
+
+  void run(std::mt19937& random) {
+    for (;;) {
+      std::vector<size_t> able;
+      for (size_t rank = 0; rank < at_.size(); ++rank)
+        if (can_go(rank))
+          able.push_back(rank);
+      if (able.empty())
+        return;
+      go(able[std::uniform_int_distribution<size_t>(0, able.size() - 1)(random)]);
+    }
+  }
+
+ private:
+  bool can_go(size_t rank) const {
+    const auto& list = program_.schedule.actions[rank];
+    if (at_[rank] == list.size())
+      return false;
+    if (!sched::is_receive(list[at_[rank]].kind()))
+      return true;
+    for (const auto& use : program_.channels.uses(list[at_[rank]])) {
+      const auto channel = static_cast<size_t>(use.channel);
+      if (sent_[channel] == received_[channel])
+        return false;
+    }
+    return true;
+  }
+
+  void go(size_t rank) {
+    const sched::Action action = program_.schedule.actions[rank][at_[rank]++];
+    for (const auto& use : program_.channels.uses(action)) {
+      const auto channel = static_cast<size_t>(use.channel);
+      ++(sched::is_send(action.kind()) ? sent_ : received_)[channel];
+      if (sched::is_send(action.kind())) {
+        // Gradients of a stage that has had its last backward are held no more.
+        holders_[{use.other, action.microbatch()}].push_back(channel);
+        most[channel] = std::max(most[channel], ++held_[channel]);
+      }
+    }
+    sched::for_each_half(action, [&](const sched::Action& half) {
+      if (!sched::gives_weight_grad(half.kind()))
+        return;
+      for (const size_t channel : holders_[{half.stage(), half.microbatch()}])
+        --held_[channel];
+      holders_[{half.stage(), half.microbatch()}].clear();
+    });
+  }
+
+  const Program& program_;
+  std::vector<size_t> at_;
+  std::vector<int64_t> sent_, received_, held_;
+  std::map<std::pair<int, int>, std::vector<size_t>> holders_;
+
+ public:
+  std::vector<int64_t> most;
+};
+
+TEST(Program, BoundsWhatChannelsHold) {
+  std::mt19937 random(7);
+  for (const char* name :
+       {"GPipe", "1F1B", "ZB-H2", "Interleaved1F1B", "ZBVZeroBubble", "DualPipeV"}) {
+    const Program program = make_program(named(name, 3, 9));
+    ASSERT_EQ(program.most_held.size(), program.channels.channels().size());
+    for (int round = 0; round < 60; ++round) {
+      HeldCount count(program);
+      count.run(random);
+      for (size_t i = 0; i < count.most.size(); ++i)
+        ASSERT_LE(count.most[i], program.most_held[i]) << name << " channel " << i;
+    }
+  }
+  // Of 1F1B on two ranks: two live on the first, one on the second.
+  const Program small = make_program(named("1F1B", 2, 8));
+  for (size_t i = 0; i < small.most_held.size(); ++i)
+    EXPECT_EQ(small.most_held[i], small.channels.channels()[i].forward ? 3 : 2);
+  // Evaluation may run ahead as far as it goes.
+  EXPECT_EQ(make_program(forward_schedule({0, 1}, 5)).most_held[0], 5);
 }
 
 TEST(Program, TakesSchedulesThatAreLoweredAlready) {

@@ -9,8 +9,9 @@
 namespace trireme::pipe {
 namespace {
 
-// What a stage holds on to is the schedule's business, and the proof has bounded it:
-// the bytes under way need no bound of their own.
+// What a stage holds on to is the schedule's business, and the schedule bounds how many
+// messages that is: so a bound on bytes is one on the size of a message, and a sender
+// that waited for bytes could wait for ever.
 constexpr size_t kAnyBytes = size_t{1} << 62;
 
 /// The same for a channel in all programs of a pipeline: so both ends find one another
@@ -31,6 +32,30 @@ int tag_of(const sched::Schedule& schedule, const sched::Channel& c) {
 }
 
 }  // namespace
+
+void StepChannel::send(const comm::Message& message) const {
+  if (bytes_ > 0) {
+    int64_t size = 0;
+    for (const at::Tensor& tensor : message.tensors)
+      size += tensor.defined() ? static_cast<int64_t>(tensor.nbytes()) : 0;
+    if (size > bytes_ / most_held_)
+      throw InvalidArgument(text(
+          "[pipe] expected messages of up to ",
+          bytes_ / most_held_,
+          " bytes from ",
+          rank_text(channel_.edge().from, *members_),
+          " to ",
+          rank_text(channel_.edge().to, *members_),
+          ", since ",
+          most_held_,
+          " of them can be held at once within channel_bytes = ",
+          bytes_,
+          ", got ",
+          size,
+          "; raise it, use smaller microbatches, or a schedule that keeps fewer"));
+  }
+  channel_.send(message);
+}
 
 void StepChannel::check(const Stamp& got, const Stamp& expected) const {
   if (got.to_word() == expected.to_word())
@@ -58,9 +83,13 @@ const comm::Channel& ChannelBook::find(
 std::vector<std::optional<StepChannel>> ChannelBook::open(const Program& program) {
   const auto& channels = program.channels.channels();
   std::vector<std::optional<StepChannel>> result(channels.size());
-  for (size_t i = 0; i < channels.size(); ++i)
-    if (channels[i].from == group_.rank() || channels[i].to == group_.rank())
-      result[i] = StepChannel(find(program, channels[i]), group_.members());
+  for (size_t i = 0; i < channels.size(); ++i) {
+    if (channels[i].from != group_.rank() && channels[i].to != group_.rank())
+      continue;
+    result[i] = StepChannel(find(program, channels[i]), group_.members());
+    result[i]->most_held_ = std::max<int64_t>(1, program.most_held[i]);
+    result[i]->bytes_ = bytes_;
+  }
   return result;
 }
 

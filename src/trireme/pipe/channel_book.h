@@ -15,7 +15,9 @@ namespace trireme::pipe {
 /// One end of a channel in a step.
 class StepChannel {
  public:
-  void send(const comm::Message& message) const { channel_.send(message); }
+  /// InvalidArgument if the message is larger than its share of the bytes that the
+  /// channel may hold.
+  void send(const comm::Message& message) const;
   comm::Message receive() const { return channel_.receive(); }
   /// InvalidArgument that names both ranks, unless this is the message that is
   /// expected.
@@ -29,6 +31,9 @@ class StepChannel {
   comm::Channel channel_;
   /// Of the group, which outlives the step.
   const std::vector<int>* members_;
+  /// How many messages can be held at once, and their bytes in all; 0: any.
+  int64_t most_held_ = 1;
+  int64_t bytes_ = 0;
 };
 
 /// Opens this rank's ends of the channels of programs, and keeps them from step to
@@ -36,7 +41,10 @@ class StepChannel {
 /// was opened once serves every program.
 class ChannelBook {
  public:
-  explicit ChannelBook(comm::Group group) : group_(std::move(group)) {}
+  /// `bytes` is the most that messages of a channel may take at once; 0: any. It is
+  /// never waited for: a message that is too large for it is refused.
+  explicit ChannelBook(comm::Group group, int64_t bytes = 0)
+      : group_(std::move(group)), bytes_(bytes) {}
 
   /// The channels of a program that begin or end here, by their number; the others are
   /// empty.
@@ -46,6 +54,7 @@ class ChannelBook {
   const comm::Channel& find(const Program& program, const sched::Channel& channel);
 
   comm::Group group_;
+  int64_t bytes_;
   /// By from, to, direction and the stages of an extra edge.
   std::map<std::tuple<int, int, bool, int, int>, comm::Channel> open_;
 };

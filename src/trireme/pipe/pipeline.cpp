@@ -144,7 +144,7 @@ void Pipeline::Impl::join(const comm::Group& outer, const std::vector<Stage>& st
   tied.reset();
   channels.reset();
   group = outer.split(0, outer.rank());
-  channels.emplace(group);
+  channels.emplace(group, options.channel_bytes);
   place = {group.rank(), find_owners(stages, group), group.members()};
   agree(group, [&] { check_stages(stages, options, place.rank_of_stage); });
   if (!options.tied.empty())

@@ -71,6 +71,10 @@ struct PipelineOptions {
   OverlapMode overlap = OverlapMode::Auto;
   /// How many stages of a rank are unsharded at once, with `sync`.
   int max_active_stages = 3;
+  /// The most bytes that the messages of a channel between two ranks may take at once,
+  /// from when they are sent to when the receiver has no more use for them; 0: any. A
+  /// step whose messages could exceed it is refused, and never waits for it.
+  int64_t channel_bytes = 0;
   /// Of Dropout's random numbers.
   uint64_t seed = 0;
   /// For Auto: what profile() has measured, and the most bytes a rank may take.

@@ -1,5 +1,6 @@
 // A schedule made ready to run: lowered and proved.
 #pragma once
+#include <cstdint>
 #include <vector>
 
 #include "trireme/sched/channels.h"
@@ -16,6 +17,10 @@ inline constexpr int kChannelMessages = 4096;
 struct Program {
   sched::Schedule schedule;
   sched::ChannelMap channels;
+  /// By channel: no more messages than this are sent and not yet given back at once, in
+  /// whatever order the ranks get their turns. What a stage has received lives until
+  /// its last backward of that microbatch has ended.
+  std::vector<int64_t> most_held;
   /// Whether it has backwards; otherwise it is for evaluation.
   bool trains = true;
   /// The last B or W of each stage, as a place in its rank's list; -1 without backward.

@@ -172,6 +172,11 @@ void check_stages(
     throw InvalidArgument(
         "[pipe] expected a store for gradients, got none; leave the option as it is, "
         "which means .grad");
+  if (options.channel_bytes < 0)
+    throw InvalidArgument(text(
+        "[pipe] expected channel_bytes of at least 0, got ",
+        options.channel_bytes,
+        "; 0 means no bound"));
   StageShapes known;
   for (const Stage& stage : stages) {
     if (!stage.module)
