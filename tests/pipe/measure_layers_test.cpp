@@ -138,5 +138,20 @@ TEST(MeasureLayers, RefusesNoRounds) {
       "one layer"));
 }
 
+TEST(MeasureLayers, GivesLayersWhatTheyTakeByName) {
+  const LayerList model{
+      saving(linear("down", 8, 8), "skip"),
+      linear("middle", 8, 8),
+      taking(
+          layer(
+              "up",
+              [](const Tensors& in) -> Tensors {
+                EXPECT_EQ(in.size(), 2u);
+                return {in[0] + in[1]};
+              }),
+          {"skip"})};
+  EXPECT_EQ(measure_layers(model, {numbers({4, 8})}, {.rounds = 1}).size(), 3u);
+}
+
 }  // namespace
 }  // namespace trireme::pipe

@@ -206,5 +206,13 @@ TEST(SplitModel, ATensorInTwoStagesMustBeDeclared) {
   EXPECT_TRUE(find_tied(split_by_parameters(mlp(2, 2), 2)).empty());
 }
 
+TEST(SplitModel, ChecksSkipsOfTheWholeModel) {
+  LayerList model = mlp(2, 2);
+  model[0] = saving(model[0], "skip");
+  EXPECT_TRUE(contains(
+      split_refused([&] { split_by_parameters(model, 2); }),
+      "a layer that takes \"skip\", got none"));
+}
+
 }  // namespace
 }  // namespace trireme::pipe
