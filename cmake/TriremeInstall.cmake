@@ -24,22 +24,33 @@ install(FILES "${PROJECT_SOURCE_DIR}/bench/peers/comm.py" "${PROJECT_SOURCE_DIR}
   "${PROJECT_SOURCE_DIR}/bench/peers/schedule.py" "${PROJECT_SOURCE_DIR}/bench/peers/train.py"
   DESTINATION "${CMAKE_INSTALL_DATADIR}/trireme/peers")
 
-# A static module hands the packages that it links on to those who link it, private ones too:
-# whoever finds Trireme has to find them first.
+# What each module needs of others, those of the modules below it included: whoever asks for a
+# component has to find that first. (MPI is found there if it can be; see TriremeConfig.cmake.in.)
+function(trireme_needs out target)
+  set(needs "")
+  get_target_property(links ${target} INTERFACE_LINK_LIBRARIES)
+  foreach(link IN LISTS links)
+    if(link MATCHES "^trireme(::|_)" AND TARGET ${link})
+      trireme_needs(more ${link})
+      list(APPEND needs ${more})
+    endif()
+    foreach(package IN ITEMS Threads Libtorch OpenSSL)
+      if(link MATCHES "${package}::")
+        list(APPEND needs ${package})
+      endif()
+    endforeach()
+  endforeach()
+  list(REMOVE_DUPLICATES needs)
+  set(${out} ${needs} PARENT_SCOPE)
+endfunction()
 get_target_property(modules trireme_all INTERFACE_LINK_LIBRARIES)
-set(links "")
+set(TRIREME_MODULE_NEEDS "")
 foreach(module IN LISTS modules)
   if(TARGET ${module})   # CMake puts marks of its own between the names
-    get_target_property(more ${module} INTERFACE_LINK_LIBRARIES)
-    string(APPEND links ";${more}")
-  endif()
-endforeach()
-set(TRIREME_FIND_DEPENDENCIES "")
-set(components_of_MPI " COMPONENTS CXX")   # or it would ask for every language of the project
-foreach(package IN ITEMS Threads nlohmann_json tomlplusplus OpenSSL MPI)
-  if(links MATCHES "${package}::")
-    string(APPEND TRIREME_FIND_DEPENDENCIES
-      "find_dependency(${package}${components_of_${package}})\n")
+    trireme_needs(needs ${module})
+    string(REGEX REPLACE "^trireme_" "" component ${module})
+    string(APPEND TRIREME_MODULE_NEEDS "set(_trireme_needs_${component} ${needs})\n")
+    list(APPEND TRIREME_COMPONENTS ${component})
   endif()
 endforeach()
 

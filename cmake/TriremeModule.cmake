@@ -103,6 +103,9 @@ function(trireme_add_module name)
   target_sources(${target} PUBLIC FILE_SET HEADERS
     BASE_DIRS "${PROJECT_SOURCE_DIR}/src" FILES ${arg_HEADERS})
   target_compile_features(${target} PUBLIC cxx_std_20)
+  # Packages of headers that sources alone include: who links the module needs none of them.
+  list(TRANSFORM arg_PRIVATE REPLACE "^(nlohmann_json|tomlplusplus|CLI11)::.*$"
+    "$<BUILD_INTERFACE:\\0>")
   target_link_libraries(${target} PUBLIC ${arg_DEPENDS}
     PRIVATE ${arg_PRIVATE} $<BUILD_INTERFACE:trireme_warnings>)
   set_target_properties(${target} PROPERTIES

@@ -62,25 +62,19 @@ void train(const comm::Group& world) {
   const comm::Mesh mesh(world, {{"dp", 2}, {"pp", 2}});
   const int stage = mesh.coordinate("pp");
   const at::Tensor weight = make_weight(stage);
+  const std::vector<pipe::Stage> stages{{stage, make_stage(stage, weight)}};
   const auto sync = std::make_shared<dp::StageSync>(
-      std::vector<dp::StageParameters>{{stage, {{"weight", weight}}}}, mesh["dp"]);
+      pipe::stage_parameters<dp::StageParameters>(stages), mesh["dp"]);
   pipe::Pipeline pipeline(
-      {{stage, make_stage(stage, weight)}},
-      mesh["pp"],
-      loss,
-      {.schedule = "1F1B", .microbatches = 4, .sync = sync});
+      stages, mesh["pp"], loss, {.schedule = "1F1B", .microbatches = 4, .sync = sync});
 
-  // Each pipeline has its own rows; its first rank the inputs, its last the targets.
+  // Each pipeline has its own rows; its first rank takes the inputs, its last the
+  // targets.
   const at::Tensor rows =
       at::arange(2 * kRows * kWidth, at::kFloat).sin().view({2 * kRows, kWidth});
   const at::Tensor mine = rows.narrow(0, mesh.coordinate("dp") * kRows, kRows);
-  pipe::Batch batch;
-  if (stage == 0)
-    batch.inputs = {mine};
-  else
-    batch.targets = {mine.flip(1)};
   for (int step = 0; step < 3; ++step) {
-    const pipe::StepResult result = pipeline.step(batch);
+    const pipe::StepResult result = pipeline.step({mine}, {mine.flip(1)});
     const double norm = dp::clip_grad_norm(mesh, dp::clipped(*sync), {.max_norm = 0.5});
     const float mean = mean_loss(mesh, result);
     if (world.rank() == 0)

@@ -48,15 +48,13 @@ void train(const comm::Group& world) {
   pipe::Pipeline pipeline(
       mine, world, loss, {.schedule = "DualPipeV", .microbatches = 4});
 
-  // The first stage's rank has the inputs, the last stage's the targets: in a V that is
-  // rank 0 twice.
-  pipe::Batch batch;
-  if (world.rank() == 0) {
-    batch.inputs = {at::randn({32, kWidth})};
-    batch.targets = {at::zeros({32, kWidth})};
-  }
+  // Every rank gives the whole batch; the first stage's takes the inputs, the last
+  // stage's the targets: in a V that is rank 0 twice.
+  const at::Tensor inputs =
+      at::arange(32 * kWidth, at::kFloat).sin().view({32, kWidth});
+  const at::Tensor targets = at::zeros({32, kWidth});
   for (int step = 0; step < 3; ++step) {
-    const pipe::StepResult result = pipeline.step(batch);
+    const pipe::StepResult result = pipeline.step({inputs}, {targets});
     if (world.rank() == 0)
       std::cout << "step " << step << ": loss "
                 << at::stack(result.losses).mean().item<float>() << "\n";

@@ -20,7 +20,9 @@ TEST(BenchSchedule, NamesItsCasesWhenNoneFits) {
          {"make and check, 64 ranks x 4 x 512",
           "make and check, 4096 ranks x 2 x 512",
           "memory, 4096 ranks x 2 x 512",
-          "a million actions, 1024 ranks; peer: 64"})
+          "a million actions, 1024 ranks; peer: 64",
+          "Auto on drawn costs, 4 ranks; peer: best named",
+          "making Auto for drawn costs, 8 ranks"})
       EXPECT_NE(what.find(name), std::string::npos) << what;
   }
 }

@@ -16,7 +16,7 @@ TEST_F(ScheduleFiles, AreChecked) {
       ok.out,
       "ok: 2 ranks, 2 stages, 3 microbatches; lowered, it cannot lock up with "
       "unbounded "
-      "buffers; at most 2 messages on a channel, 2 live activations on a rank\n");
+      "buffers; at most 3 messages on a channel, 2 live activations on a rank\n");
   EXPECT_EQ(ask({"check", plain, "--lowered"}).code, 2);
   const std::string lowered = write("low.csv", sched::to_csv(sched::lower(schedule)));
   EXPECT_EQ(ask({"check", lowered, "--lowered", "--buffers", "rendezvous"}).code, 0);

@@ -41,7 +41,8 @@ class ScheduleBadProcs : public ScheduleFiles {
 TEST_F(ScheduleBadProcs, Files) {
   expect_bad_file("", "got an empty file");
   expect_bad_file("\n\n", "got an empty file");
-  expect_bad_file("0F0,0B0\n1F0,1X0\n", "line 2, column 6 (cell 2, \"1X0\"): ");
+  expect_bad_file(
+      "0F0,0B0\n1F0,1X0\n", "line 2, column 6 (cell 2, \"1X0\"): expected F, ");
   expect_bad_file("0F0,0F1,0B0,0B1\n1F0,1B0\n", "1F1 is missing");
   expect_bad_file("0F0,0B0\n0F1,0B1\n", "stage 0 belongs to rank 0 (line 1) already");
   expect_bad_file("0F0,0W0\n", "its I comes later or not at all");
@@ -139,7 +140,7 @@ TEST_F(ScheduleBadProcs, Costs) {
   EXPECT_TRUE(contains(
       with(
           R"({"version":1,"stages":[{"forward":NaN,"input_grad":1,"weight_grad":1}]})"),
-      "costs.json, line 1, column 35: "));
+      "costs.json, line 1, column 35: expected JSON"));
   EXPECT_FALSE(contains(with("{"), "json.exception"));
   EXPECT_TRUE(contains(with("{}"), "\"version\""));
   EXPECT_TRUE(contains(

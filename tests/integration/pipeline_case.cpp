@@ -208,15 +208,21 @@ Batch PipelineRank::share(const Batch& whole) {
   return mine;
 }
 
-PeerError PipelineRank::failing_step() {
+FailedStep PipelineRank::failing_step() {
   try {
     step();
     step();
   } catch (const PeerError& error) {
-    return error;
+    return {.rank = error.rank(), .text = error.what()};
+  } catch (const std::exception& error) {
+    const comm::Group& group = pipeline_->group();
+    return {
+        .here = true,
+        .rank = group.members()[index(group.rank())],
+        .text = error.what()};
   }
   ADD_FAILURE() << "no rank has failed";
-  return {-1, ""};
+  return {};
 }
 
 void PipelineRank::zero_grad() const {

@@ -48,6 +48,16 @@ void step_alone(const Problem& problem, Outcome& outcome, int64_t step);
 /// The rank of each stage, as the options of the problem want it.
 std::vector<int> place_stages(const Problem& problem, int ranks);
 
+/// What a rank hears of a step that fails.
+struct FailedStep {
+  /// It was this rank, which throws what its stage has thrown; the others throw
+  /// PeerError.
+  bool here = false;
+  /// In the world.
+  int rank = -1;
+  std::string text;
+};
+
 /// One rank of the pipeline for a problem.
 class PipelineRank {
  public:
@@ -59,9 +69,9 @@ class PipelineRank {
   /// What this rank gives to a step; inputs that require grad are leaves of its own.
   Batch share(const Batch& whole);
   StepResult step() { return pipeline_->step(share(problem_.batch)); }
-  /// A step in which some rank fails. Who was through with it before that rank failed
-  /// hears of it in the next.
-  PeerError failing_step();
+  /// A step in which some rank fails, and what this one hears of it. Who was through
+  /// with it before that rank failed hears of it in the next.
+  FailedStep failing_step();
   void zero_grad() const;
   /// Whether the backwards of a stage go from the first microbatch to the last.
   bool in_order(int stage);

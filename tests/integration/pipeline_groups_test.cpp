@@ -40,12 +40,14 @@ TEST(PipelineGroupsProcs, AFailureNamesBothRanks) {
       rank.pipeline().replace(sched::ActionKind::Forward, [](ActionContext&) {
         throw std::runtime_error("trouble");
       });
-    const PeerError error = rank.failing_step();
-    EXPECT_EQ(error.rank(), 3);
-    EXPECT_TRUE(std::string(error.what())
-                    .starts_with("[pipe] rank 1 (world rank 3) failed at 1F0 (stage 1, "
-                                 "microbatch 0): trouble"))
-        << error.what();
+    const FailedStep failed = rank.failing_step();
+    EXPECT_EQ(failed.rank, 3);
+    EXPECT_EQ(failed.here, half.rank() == 1);
+    EXPECT_TRUE(failed.text.starts_with(
+        failed.here ? "trouble"
+                    : "[pipe] rank 1 (world rank 3) failed at 1F0 (stage 1, microbatch "
+                      "0): trouble"))
+        << failed.text;
   });
 }
 

@@ -60,7 +60,7 @@ TEST(BuildStages, TiedPlacesAreThoseOfDifferentStages) {
   EXPECT_TRUE(tied_places(plan_llama(small_llama()), {{0, 3}, {3, 5}}).empty());
   EXPECT_EQ(
       pipe::to_text(tied_places(kPlan, {{0, 1}, {1, 4}, {4, 5}})[0]),
-      "Tied{{{0, \"transformer.wte.weight\"}, {2, \"lm_head.weight\"}}}");
+      "Tied{{0, \"transformer.wte.weight\"}, {2, \"lm_head.weight\"}}");
 }
 
 TEST(BuildStages, OptionsReachTheLayers) {

@@ -102,7 +102,7 @@ TEST(CustomPlan, TiedOnesBeginEqualAndAreDeclared) {
   // Two tensors, also in one stage: the pipeline sums their gradients.
   EXPECT_EQ(
       pipe::to_text(tied_places(plan, {{0, 2}}).at(0)),
-      "Tied{{{0, \"a.weight\"}, {0, \"b.weight\"}}}");
+      "Tied{{0, \"a.weight\"}, {0, \"b.weight\"}}");
 }
 
 TEST(CustomPlan, RefusesByName) {

@@ -1,6 +1,6 @@
 # Builds tests/package/consumer as an outside project and runs it.
 #
-#   cmake -DWAY=installed|subdirectory -DSOURCE=… -DBUILD=… -DWORK=… -DTORCH=… -DVERSION=…
+#   cmake -DWAY=installed|components|subdirectory -DSOURCE=… -DBUILD=… -DWORK=… -DTORCH=… -DVERSION=…
 #         -DGENERATOR=… -DCOMPILER=… -DLAUNCHER=… -P build_consumer.cmake
 file(REMOVE_RECURSE "${WORK}")
 
@@ -13,7 +13,8 @@ function(run)
   set(output "${output}" PARENT_SCOPE)
 endfunction()
 
-if(WAY STREQUAL "installed")
+set(lines "Trireme ${VERSION}" "core: caught InternalError" "comm: 1 \\+ 2 = 3")
+if(NOT WAY STREQUAL "subdirectory")
   run("${CMAKE_COMMAND}" --install "${BUILD}" --prefix "${WORK}/first")
   # An installed tree can be moved, and says nothing of where it was made.
   file(RENAME "${WORK}/first" "${WORK}/prefix")
@@ -28,17 +29,25 @@ if(WAY STREQUAL "installed")
     endforeach()
   endforeach()
   set(where "-DCMAKE_PREFIX_PATH=${WORK}/prefix")
+  # Who links pipe and dp needs none of these, and does not look for them either.
+  if(WAY STREQUAL "components")
+    list(APPEND where "-DTRIREME_COMPONENTS=core,comm,pipe,dp")
+    foreach(package IN ITEMS MPI nlohmann_json tomlplusplus CLI11 OpenSSL GTest)
+      list(APPEND where "-DCMAKE_DISABLE_FIND_PACKAGE_${package}=ON")
+    endforeach()
+    list(APPEND lines "pipe and dp: the gradient is 1")
+  endif()
 else()
   set(where "-DTRIREME_SOURCE=${SOURCE}")
 endif()
 
 run("${CMAKE_COMMAND}" -S "${SOURCE}/tests/package/consumer" -B "${WORK}/build" -G "${GENERATOR}"
-  "${where}" "-DTRIREME_TORCH=${TORCH}" -DCMAKE_BUILD_TYPE=Release
+  ${where} "-DTRIREME_TORCH=${TORCH}" -DCMAKE_BUILD_TYPE=Release
   "-DCMAKE_CXX_COMPILER=${COMPILER}" "-DCMAKE_CXX_COMPILER_LAUNCHER=${LAUNCHER}")
 run("${CMAKE_COMMAND}" --build "${WORK}/build" --target consumer)
 run("${WORK}/build/consumer")
 message("${output}")
-foreach(line IN ITEMS "Trireme ${VERSION}" "core: caught InternalError" "comm: 1 \\+ 2 = 3")
+foreach(line IN LISTS lines)
   if(NOT output MATCHES "(^|\n)${line}\n")
     message(FATAL_ERROR "expected the line \"${line}\" in:\n${output}")
   endif()

@@ -12,7 +12,7 @@
 namespace trireme::pipe {
 namespace {
 
-Program program(const char* name, int microbatches) {
+Program book_program(const char* name, int microbatches) {
   return make_program(
       sched::generate(name, {.ranks = 2, .microbatches = microbatches}));
 }
@@ -24,13 +24,13 @@ size_t forward_channel(const Program& p) {
   return 0;
 }
 
-TEST(ChannelBookRanks, BothEndsAgreeAlsoWhenProgramsGrow) {
+TEST(ChannelBookRanks, OneChannelServesProgramsOfAnySize) {
   for (const auto backend : {testing::Backend::Local, testing::Backend::Shm})
     testing::run_world(backend, 2, [](const comm::Group& world) {
       ChannelBook book(world);
       // Larger, smaller, larger still: a message goes through each time.
       for (const int microbatches : {2, 9, 4, 40}) {
-        const Program p = program("GPipe", microbatches);
+        const Program p = book_program("GPipe", microbatches);
         auto channels = book.open(p);
         auto& channel = channels.at(forward_channel(p));
         ASSERT_TRUE(channel);
@@ -65,10 +65,10 @@ TEST(ChannelBookRanks, EndsOfDifferentProgramsFindOneAnother) {
     ChannelBook book(world);
     const bool trains = world.rank() == 0;
     const Program p =
-        trains ? program("1F1B", 8) : make_program(forward_schedule({0, 1}, 8));
+        trains ? book_program("1F1B", 8) : make_program(forward_schedule({0, 1}, 8));
     const Stamp mine{
         .call = trains ? StepCall::Step : StepCall::Evaluate, .microbatches = 8};
-    auto channels = book.open(p, mine);
+    auto channels = book.open(p);
     auto& channel = channels.at(forward_channel(p));
     if (trains) {
       channel->send({.header = {.word = mine.to_word()}});
@@ -83,26 +83,45 @@ TEST(ChannelBookRanks, EndsOfDifferentProgramsFindOneAnother) {
   });
 }
 
-// The receiver of a channel that grows waits on the old one, and is not misled.
-TEST(ChannelBookRanks, AMoveThatDoesNotComeIsNoticed) {
+// A rank with a larger program than its peer's is told so by the first message.
+TEST(ChannelBookRanks, ProgramsOfDifferentSizesAreNoticed) {
   testing::run_world(testing::Backend::Local, 2, [](const comm::Group& world) {
     ChannelBook book(world);
-    const Program small = program("GPipe", 2);
-    const Program large = program("GPipe", 32);
-    book.open(small);
-    const bool grows = world.rank() == 1;
-    auto channels = book.open(grows ? large : small, {.step = 1});
+    const Program small = book_program("GPipe", 2);
+    const Program large = book_program("GPipe", 32);
+    auto channels = book.open(world.rank() == 1 ? large : small);
     auto& channel = channels.at(forward_channel(small));
-    if (!grows) {
+    if (world.rank() == 0) {
       const Stamp mine{.step = 1, .microbatches = 2};
       channel->send({.header = {.word = mine.to_word()}});
     } else {
+      const Stamp got = Stamp::from_word(channel->receive().header.word);
       EXPECT_TRUE(testing::contains(
-          testing::message_of<InvalidArgument>([&] { channel->receive(); }),
+          testing::message_of<InvalidArgument>(
+              [&] { channel->check(got, {.step = 1, .microbatches = 32}); }),
           "with 32 microbatches, as rank 1 does, got step() with 2 microbatches"));
     }
     comm::barrier(world);
   });
+}
+
+// A whole step's messages go out before the first is received.
+TEST(ChannelBookRanks, ASendNeverWaits) {
+  for (const auto backend : {testing::Backend::Local, testing::Backend::Shm})
+    testing::run_world(backend, 2, [](const comm::Group& world) {
+      ChannelBook book(world);
+      const Program p = book_program("GPipe", kChannelMessages);
+      auto channels = book.open(p);
+      auto& channel = channels.at(forward_channel(p));
+      if (world.rank() == 0)
+        for (int i = 0; i < kChannelMessages; ++i)
+          channel->send({.header = {.word = i}});
+      comm::barrier(world);
+      if (world.rank() == 1) {
+        for (int i = 0; i < kChannelMessages; ++i)
+          ASSERT_EQ(channel->receive().header.word, i);
+      }
+    });
 }
 
 }  // namespace

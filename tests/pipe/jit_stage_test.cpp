@@ -109,7 +109,8 @@ TEST(JitStage, Switches) {
 TEST(JitStage, RefusesWhatIsNoTensor) {
   EXPECT_TRUE(contains(
       refused("def forward(self, x):\n  return 3"),
-      "[pipe] wanted a TorchScript module that returns a tensor, or a tuple or list of "
+      "[pipe] expected a TorchScript module that returns a tensor, or a tuple or list "
+      "of "
       "tensors, got int; return the tensors alone"));
   EXPECT_TRUE(contains(
       refused("def forward(self, x):\n  return x, 'loss'"), "got str in the tuple"));

@@ -146,17 +146,71 @@ TEST(Layers, OfOneTensorRefuseMore) {
 TEST(Layers, AreChecked) {
   EXPECT_NO_THROW(check_layers({linear("", 2, 2)}));
   EXPECT_TRUE(
-      contains(layers_refused({}), "[pipe] wanted at least one layer, got none"));
+      contains(layers_refused({}), "[pipe] expected at least one layer, got none"));
   EXPECT_TRUE(contains(
       layers_refused({gelu("a"), gelu("b"), gelu("a")}),
-      "[pipe] wanted layers with names of their own, got \"a\" twice"));
+      "[pipe] expected layers with names of their own, got \"a\" twice"));
   EXPECT_TRUE(contains(
       layers_refused({gelu("a"), gelu("")}),
-      "[pipe] wanted a name for each of 2 layers, got an empty one"));
+      "[pipe] expected a name for each of 2 layers, got an empty one"));
   EXPECT_TRUE(contains(
       layers_refused({layer("none", TensorsFunction())}),
-      "[pipe] wanted a function for layer \"none\", got none"));
+      "[pipe] expected a function for layer \"none\", got none"));
   EXPECT_TRUE(contains(layers_refused({layer("none", TensorFunction())}), "\"none\""));
+}
+
+/// A small U: what goes down is added again on the way up.
+LayerList u_net() {
+  const auto add = [](const Tensors& in) -> Tensors { return {in[0] * 2 + in[1]}; };
+  return {
+      saving(layer("down0", [](const at::Tensor& x) { return x + 1; }), "top"),
+      saving(layer("down1", [](const at::Tensor& x) { return x * 3; }), "low"),
+      layer("middle", [](const at::Tensor& x) { return x - 5; }),
+      taking(layer("up1", add), {"low"}),
+      taking(layer("up0", add), {"top"})};
+}
+
+TEST(Layers, WhatIsSavedGoesOnAndIsTakenLater) {
+  const at::Tensor x = numbers({2, 4});
+  const at::Tensor top = x + 1, low = top * 3;
+  const at::Tensor up1 = (low - 5) * 2 + low;
+  EXPECT_TRUE(same(run_layers(u_net(), {x})[0], up1 * 2 + top));
+  EXPECT_NO_THROW(check_skips(u_net()));
+}
+
+TEST(Layers, PartsOfAModelTellWhatTheySaveAndTake) {
+  const LayerList model = u_net();
+  const LayerList first(model.begin(), model.begin() + 2);
+  const LayerList second(model.begin() + 2, model.end());
+  using Names = std::vector<std::string>;
+  EXPECT_EQ(saved_skips(first), (Names{"top", "low"}));
+  EXPECT_EQ(taken_skips(first), Names{});
+  EXPECT_EQ(taken_skips(second), (Names{"low", "top"}));
+  // What stays within is not taken from outside.
+  EXPECT_EQ(taken_skips(model), Names{});
+}
+
+TEST(Layers, SkipsThatLeadNowhereAreRefused) {
+  const auto refused_skips = [](const LayerList& layers) {
+    return testing::message_of<InvalidArgument>([&] { check_skips(layers); });
+  };
+  LayerList model = u_net();
+  std::swap(model[0], model[4]);
+  EXPECT_TRUE(contains(
+      refused_skips(model), "a layer before \"up0\" to save \"top\", which it takes"));
+  model = u_net();
+  model[4].takes.clear();
+  EXPECT_TRUE(contains(refused_skips(model), "a layer that takes \"top\", got none"));
+  model = u_net();
+  model[1].saves[0].name = "top";
+  EXPECT_TRUE(contains(refused_skips(model), "\"top\" again from layer \"down1\""));
+  model = u_net();
+  model[0].saves[0].output = 3;
+  EXPECT_TRUE(contains(
+      testing::message_of<InvalidArgument>([&] {
+        run_layers(model, {numbers({2, 4})});
+      }),
+      "layer \"down0\" to have an output 3, which it saves as \"top\", got 1"));
 }
 
 }  // namespace

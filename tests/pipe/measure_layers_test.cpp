@@ -131,11 +131,26 @@ TEST(MeasureLayers, RefusesNoRounds) {
     return testing::message_of<InvalidArgument>(
         [&] { measure_layers(model, {numbers({4})}, options); });
   };
-  EXPECT_TRUE(contains(message({.rounds = 0}), "wanted at least 1 round"));
+  EXPECT_TRUE(contains(message({.rounds = 0}), "expected at least 1 round"));
   EXPECT_TRUE(contains(message({.warmup = -1}), "got 5 and -1"));
   EXPECT_TRUE(contains(
       testing::message_of<InvalidArgument>([] { measure_layers({}, {}); }),
       "one layer"));
+}
+
+TEST(MeasureLayers, GivesLayersWhatTheyTakeByName) {
+  const LayerList model{
+      saving(linear("down", 8, 8), "skip"),
+      linear("middle", 8, 8),
+      taking(
+          layer(
+              "up",
+              [](const Tensors& in) -> Tensors {
+                EXPECT_EQ(in.size(), 2u);
+                return {in[0] + in[1]};
+              }),
+          {"skip"})};
+  EXPECT_EQ(measure_layers(model, {numbers({4, 8})}, {.rounds = 1}).size(), 3u);
 }
 
 }  // namespace

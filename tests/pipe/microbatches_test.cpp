@@ -27,7 +27,7 @@ at::Tensor counted(std::vector<int64_t> sizes) {
   return at::arange(count, at::kFloat).view(sizes);
 }
 
-std::string refused(const std::function<void()>& body) {
+std::string cut_refused(const std::function<void()>& body) {
   return testing::message_of<InvalidArgument>(body);
 }
 
@@ -140,81 +140,84 @@ TEST(Microbatches, EqualOnesMayBeCopiesAndHoldNan) {
 
 TEST(Microbatches, RefuseABatchThatCannotBeCut) {
   EXPECT_TRUE(contains(
-      refused([] {
+      cut_refused([] {
         split({counted({8}), counted({3, 2})}, 4);
       }),
-      "[pipe] tensor 1 of the batch: wanted at least 4 rows for as many microbatches, "
+      "[pipe] tensor 1 of the batch: expected at least 4 rows for as many "
+      "microbatches, "
       "got 3 (sizes [3, 2], dim 0); take a larger batch or fewer microbatches"));
   EXPECT_TRUE(contains(
-      refused([] { split({at::full({}, 1.f)}, 1); }),
-      "[pipe] tensor 0 of the batch: wanted a tensor with dims, got one of 0 dims"));
+      cut_refused([] { split({at::full({}, 1.f)}, 1); }),
+      "[pipe] tensor 0 of the batch: expected a tensor with dims, got one of 0 dims"));
   EXPECT_TRUE(contains(
-      refused([] {
+      cut_refused([] {
         split({counted({4, 4})}, 2, {{.dim = 2}});
       }),
-      "wanted a dim in [-2, 2), got 2 for sizes [4, 4]"));
+      "expected a dim in [-2, 2), got 2 for sizes [4, 4]"));
   EXPECT_TRUE(contains(
-      refused([] {
+      cut_refused([] {
         split({counted({4, 4})}, 2, {{.dim = -3}});
       }),
-      "wanted a dim in [-2, 2), got -3"));
+      "expected a dim in [-2, 2), got -3"));
   EXPECT_TRUE(contains(
-      refused([] {
+      cut_refused([] {
         split({counted({4}), counted({4})}, 2, {{}});
       }),
-      "[pipe] wanted a spec for each of 2 tensors or none at all, got 1"));
+      "[pipe] expected a spec for each of 2 tensors or none at all, got 1"));
   for (const int count : {0, -1})
     EXPECT_TRUE(contains(
-        refused([count] { split({counted({4})}, count); }),
-        text("[pipe] wanted at least 1 microbatch, got ", count)));
+        cut_refused([count] { split({counted({4})}, count); }),
+        text("[pipe] expected at least 1 microbatch, got ", count)));
 }
 
 TEST(Microbatches, RefuseChunksThatDoNotFit) {
   const at::Tensor a = counted({2, 3});
   const auto merged = [&](const at::Tensor& b, const MergeSpec& spec) {
-    return refused([&] { merge({{a}, {b}}, {spec}); });
+    return cut_refused([&] { merge({{a}, {b}}, {spec}); });
   };
   EXPECT_TRUE(contains(
-      refused([&] {
+      cut_refused([&] {
         merge({{a}, {a, a}});
       }),
-      "[pipe] wanted chunks with as many tensors each, got 1 in chunk 0 and 2 in chunk "
+      "[pipe] expected chunks with as many tensors each, got 1 in chunk 0 and 2 in "
+      "chunk "
       "1; put an undefined tensor"));
-  EXPECT_TRUE(contains(refused([] { merge({}); }), "at least 1 chunk to merge"));
+  EXPECT_TRUE(contains(cut_refused([] { merge({}); }), "at least 1 chunk to merge"));
   EXPECT_TRUE(contains(
-      refused([&] {
+      cut_refused([&] {
         merge({{a, a}}, {{}});
       }),
       "a spec for each of 2 tensors"));
   EXPECT_TRUE(contains(
       merged(counted({2, 4}), {}),
-      "[pipe] tensor 0: wanted chunks that differ along dim 0 only, got chunk 0 of "
+      "[pipe] tensor 0: expected chunks that differ along dim 0 only, got chunk 0 of "
       "Float [2, 3] and chunk 1 of Float [2, 4]"));
   EXPECT_TRUE(contains(merged(counted({6}), {}), "chunk 1 of Float [6]"));
   EXPECT_TRUE(contains(merged(a.to(at::kInt), {}), "chunk 1 of Int [2, 3]"));
-  EXPECT_TRUE(contains(merged(a, {.dim = 2}), "wanted a dim in [-2, 2), got 2"));
+  EXPECT_TRUE(contains(merged(a, {.dim = 2}), "expected a dim in [-2, 2), got 2"));
   EXPECT_TRUE(contains(
       merged(at::Tensor(), {}),
-      "[pipe] tensor 0: wanted it in all chunks or in none, got none in chunk 1"));
+      "[pipe] tensor 0: expected it in all chunks or in none, got none in chunk 1"));
   EXPECT_TRUE(contains(
-      refused([&] {
+      cut_refused([&] {
         merge({{at::Tensor()}, {a}});
       }),
       "got none in chunk 0"));
   const at::Tensor zero = at::full({}, 1.f);
-  EXPECT_TRUE(contains(refused([&] { merge({{zero}, {zero}}); }), "fold it"));
+  EXPECT_TRUE(contains(cut_refused([&] { merge({{zero}, {zero}}); }), "fold it"));
   EXPECT_TRUE(contains(
-      merged(a, {.how = How::Fold}), "wanted a function to fold with, got none"));
+      merged(a, {.how = How::Fold}), "expected a function to fold with, got none"));
 }
 
 TEST(Microbatches, RefuseUnequalOnesUnderEqual) {
   const at::Tensor a = counted({2, 3});
   for (const at::Tensor& other : {a + 1, a.to(at::kDouble), a.view({3, 2})})
     EXPECT_TRUE(contains(
-        refused([&] {
+        cut_refused([&] {
           merge({{a}, {a}, {other}}, {{.how = How::Equal}});
         }),
-        "[pipe] tensor 0: wanted equal chunks, got chunk 0 of Float [2, 3] and chunk 2 "
+        "[pipe] tensor 0: expected equal chunks, got chunk 0 of Float [2, 3] and chunk "
+        "2 "
         "of "));
 }
 

@@ -143,12 +143,12 @@ TEST(ModuleStage, RefusesFunctionsThatCannotBe) {
   const at::Tensor w = numbers({2}).requires_grad_();
   EXPECT_TRUE(contains(
       stage_refused([] { make_stage(TensorsFunction()); }),
-      "[pipe] wanted a function for a stage, got none"));
+      "[pipe] expected a function for a stage, got none"));
   EXPECT_TRUE(contains(
       stage_refused([&] {
         make_stage(give, {{"w", w}}, {{"w", w}});
       }),
-      "[pipe] wanted tensors of a stage with names of their own, got \"w\" twice"));
+      "[pipe] expected tensors of a stage with names of their own, got \"w\" twice"));
   EXPECT_TRUE(contains(
       stage_refused([&] {
         make_stage(give, {{"", w}});
@@ -158,12 +158,38 @@ TEST(ModuleStage, RefusesFunctionsThatCannotBe) {
       stage_refused([&] {
         make_stage(give, {{"w", at::Tensor()}});
       }),
-      "[pipe] wanted a tensor \"w\" of a stage, got an undefined one"));
+      "[pipe] expected a tensor \"w\" of a stage, got an undefined one"));
   EXPECT_TRUE(contains(
       stage_refused([&] {
         make_stage(give, {{"w", w * 2}});
       }),
-      "[pipe] wanted a leaf for \"w\", got the result of MulBackward"));
+      "[pipe] expected a leaf for \"w\", got the result of MulBackward"));
+}
+
+// What a stage saves comes last of its outputs, and what it takes last of its inputs.
+TEST(ModuleStage, SkipsBetweenStagesAreTheLastTensors) {
+  const LayerList model{
+      saving(layer("a", [](const at::Tensor& x) { return x + 1; }), "one"),
+      saving(layer("b", [](const at::Tensor& x) { return x * 2; }), "two"),
+      taking(
+          layer(
+              "c",
+              [](const Tensors& in) -> Tensors { return {in[0] - in[1] + in[2]}; }),
+          {"two", "one"})};
+  const at::Tensor x = numbers({3});
+  const auto cut = split_ranges(model, {{0, 1}, {1, 3}});
+  const StagePtr first = make_stage(cut[0]), second = make_stage(cut[1]);
+  using Names = std::vector<std::string>;
+  EXPECT_EQ(first->saved_skips(), Names{"one"});
+  EXPECT_EQ(second->taken_skips(), Names{"one"});
+  EXPECT_EQ(second->saved_skips(), Names{"two"});
+  const Tensors between = first->forward({x});
+  ASSERT_EQ(between.size(), 2u);
+  const Tensors out = second->forward(between);
+  ASSERT_EQ(out.size(), 2u);
+  EXPECT_TRUE(same(out[0], run_layers(model, {x})[0]));
+  EXPECT_TRUE(
+      contains(stage_refused([&] { second->forward({}); }), "run the stage in"));
 }
 
 }  // namespace

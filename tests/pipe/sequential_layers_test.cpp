@@ -73,7 +73,7 @@ TEST(SequentialLayers, RefuseModulesThatTakeSomethingElse) {
   const torch::nn::Sequential two(torch::nn::Linear(4, 4), TakesTwo());
   const std::string message = refused(two);
   EXPECT_TRUE(contains(
-      message, "[pipe] layer \"1\": wanted a module that takes one tensor, got "));
+      message, "[pipe] layer \"1\": expected a module that takes one tensor, got "));
   EXPECT_TRUE(contains(message, "TakesTwoImpl"));
   EXPECT_TRUE(contains(message, "expects 2 argument(s)"));
   EXPECT_TRUE(contains(message, "make the layer with a function of Tensors instead"));
@@ -89,7 +89,7 @@ TEST(SequentialLayers, RefuseWhatIsReturnedUnlessItIsATensor) {
     run_layers(layers, {numbers({2, 1, 4})});
   });
   EXPECT_TRUE(contains(
-      message, "[pipe] layer \"0\": wanted a module that returns one tensor, got "));
+      message, "[pipe] layer \"0\": expected a module that returns one tensor, got "));
   EXPECT_TRUE(contains(message, "std::tuple"));
 }
 

@@ -110,18 +110,18 @@ TEST(SplitModel, RefusesPointsThatCannotBe) {
   };
   EXPECT_TRUE(contains(
       message({{"fc2"}}),
-      "[pipe] wanted a split point at a layer of the list, got the beginning of "
+      "[pipe] expected a split point at a layer of the list, got the beginning of "
       "\"fc2\"; the layers are fc0, gelu0, fc1, gelu1"));
   EXPECT_TRUE(contains(
       message({{"fc1"}, {"fc1"}}),
-      "[pipe] wanted each split point once, got the beginning of \"fc1\" and the "
+      "[pipe] expected each split point once, got the beginning of \"fc1\" and the "
       "beginning of \"fc1\", which are one place; remove one"));
   EXPECT_TRUE(contains(
       message({{"fc1"}, {"gelu0", Where::End}}),
       "the beginning of \"fc1\" and the end of \"gelu0\""));
   EXPECT_TRUE(contains(
       message({{"fc0"}}),
-      "[pipe] wanted split points with layers on both sides, got the beginning of "
+      "[pipe] expected split points with layers on both sides, got the beginning of "
       "\"fc0\", which leaves an empty stage; remove it"));
   EXPECT_TRUE(contains(message({{"gelu1", Where::End}}), "the end of \"gelu1\""));
 }
@@ -130,13 +130,13 @@ TEST(SplitModel, RefusesNumbersOfStagesThatCannotBe) {
   const LayerList model = mlp(2, 2);
   EXPECT_TRUE(contains(
       split_refused([&] { split_by_parameters(model, 5); }),
-      "[pipe] wanted between 1 and 4 stages, one for each layer at most, got 5; take "
+      "[pipe] expected between 1 and 4 stages, one for each layer at most, got 5; take "
       "fewer stages, or cut the model into more layers"));
   for (const int stages : {0, -2})
     EXPECT_TRUE(contains(
         split_refused([&] { split_by_parameters(model, stages); }),
         text(
-            "wanted between 1 and 4 stages, one for each layer at most, got ",
+            "expected between 1 and 4 stages, one for each layer at most, got ",
             stages)));
   EXPECT_TRUE(
       contains(split_refused([&] { split_by_parameters({}, 1); }), "one layer"));
@@ -150,7 +150,7 @@ TEST(SplitModel, RefusesCostsOfAnotherModel) {
       split_refused([&] {
         split_by_costs(model, costs, {0, 1});
       }),
-      "[pipe] wanted costs of layer 1, \"l1\", got those of \"other\""));
+      "[pipe] expected costs of layer 1, \"l1\", got those of \"other\""));
   costs[1].name = "";
   EXPECT_NO_THROW(split_by_costs(model, costs, {0, 1}));
   costs.pop_back();
@@ -158,7 +158,7 @@ TEST(SplitModel, RefusesCostsOfAnotherModel) {
       split_refused([&] {
         split_by_costs(model, costs, {0, 1});
       }),
-      "[pipe] wanted costs of 3 layers, got 2"));
+      "[pipe] expected costs of 3 layers, got 2"));
 }
 
 TEST(SplitModel, RefusesRangesThatAreNone) {
@@ -169,8 +169,8 @@ TEST(SplitModel, RefusesRangesThatAreNone) {
   EXPECT_TRUE(contains(
       message({{0, 1}, {2, 3}}), "got [2, 3) for stage 1, which must begin at 1"));
   EXPECT_TRUE(contains(message({{0, 1}, {1, 1}, {1, 3}}), "[1, 1) for stage 1"));
-  EXPECT_TRUE(
-      contains(message({{0, 2}}), "wanted ranges of all 3 layers, got those up to 2"));
+  EXPECT_TRUE(contains(
+      message({{0, 2}}), "expected ranges of all 3 layers, got those up to 2"));
   EXPECT_TRUE(contains(message({{0, 4}}), "got those up to 4"));
   EXPECT_TRUE(contains(message({}), "up to 0"));
 }
@@ -189,11 +189,11 @@ TEST(SplitModel, ATensorInTwoStagesMustBeDeclared) {
   const std::string message = split_refused([&] { split_by_parameters(model, 3); });
   EXPECT_TRUE(contains(
       message,
-      "[pipe] wanted each parameter in one stage, got \"head.weight\" of stage 2, "
+      "[pipe] expected each parameter in one stage, got \"head.weight\" of stage 2, "
       "which "
       "is \"embed.weight\" of stage 0; cut elsewhere, or allow it"));
-  EXPECT_TRUE(contains(
-      message, "as tied: Tied{{{0, \"embed.weight\"}, {2, \"head.weight\"}}}"));
+  EXPECT_TRUE(
+      contains(message, "as tied: Tied{{0, \"embed.weight\"}, {2, \"head.weight\"}}"));
   // Within a stage there is nothing to declare.
   EXPECT_NO_THROW(split_by_parameters(model, 1));
 
@@ -204,6 +204,14 @@ TEST(SplitModel, ATensorInTwoStagesMustBeDeclared) {
           {{{0, "embed.weight"}, {2, "head.weight"}}},
           {{{0, "embed.bias"}, {2, "head.bias"}}}}));
   EXPECT_TRUE(find_tied(split_by_parameters(mlp(2, 2), 2)).empty());
+}
+
+TEST(SplitModel, ChecksSkipsOfTheWholeModel) {
+  LayerList model = mlp(2, 2);
+  model[0] = saving(model[0], "skip");
+  EXPECT_TRUE(contains(
+      split_refused([&] { split_by_parameters(model, 2); }),
+      "a layer that takes \"skip\", got none"));
 }
 
 }  // namespace

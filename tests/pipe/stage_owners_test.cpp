@@ -130,5 +130,21 @@ TEST(StageOwners, WantsAStore) {
       std::string::npos);
 }
 
+TEST(StageOwnersRanks, EveryRankKnowsWhatIsSavedAndTaken) {
+  testing::run_world(testing::Backend::Local, 2, [](const comm::Group& world) {
+    const auto pass = [](const Tensors& in) { return in; };
+    const LayerList layers =
+        world.rank() == 0
+            ? LayerList{saving(saving(layer("a", pass), "x"), "long name", 1)}
+            : LayerList{taking(layer("b", pass), {"long name", "x"})};
+    const std::vector<Stage> mine{{world.rank(), make_stage(layers)}};
+    const auto all = gather_skips(mine, world, 2);
+    using Names = std::vector<std::string>;
+    EXPECT_EQ(all[0].saved, (Names{"x", "long name"}));
+    EXPECT_EQ(all[0].taken, Names{});
+    EXPECT_EQ(all[1].taken, (Names{"long name", "x"}));
+  });
+}
+
 }  // namespace
 }  // namespace trireme::pipe

@@ -41,6 +41,38 @@ TEST(StepData, CutsInputsOnTheFirstAndTargetsOnTheLastRank) {
   EXPECT_TRUE(at::equal(both.targets[3][0], x.slice(0, 6, 8)));
 }
 
+// One line of a program for all ranks: each takes what its stages need.
+TEST(StepData, TakesItsPartOfABatchThatAllRanksGive) {
+  const at::Tensor x = at::arange(8).reshape({8, 1});
+  const Batch all{
+      .inputs = {x},
+      .targets = {x + 1},
+      .side_inputs = {{1, {x}}},
+      .on_all_ranks = true};
+  const StepData first = cut(all, kFirst);
+  EXPECT_EQ(first.inputs.size(), 4U);
+  EXPECT_TRUE(first.targets.empty());
+  EXPECT_TRUE(first.side_inputs.empty());
+  const StepData last = cut(all, kLast);
+  EXPECT_TRUE(last.inputs.empty());
+  EXPECT_EQ(last.targets.size(), 4U);
+  EXPECT_EQ(last.side_inputs.at(1).size(), 4U);
+  // What a rank needs must be there all the same.
+  EXPECT_NE(
+      refusal([&] {
+        cut({.inputs = {x}, .on_all_ranks = true}, kLast);
+      }).find("expected targets on rank 1"),
+      std::string::npos);
+}
+
+TEST(StepData, AStepMayHaveItsOwnScale) {
+  const at::Tensor x = at::zeros({4, 1});
+  EXPECT_EQ(
+      cut({.inputs = {x}, .targets = {x}, .loss_scale = 8}, kBoth, {.loss_scale = 2})
+          .loss_weights,
+      (std::vector<double>{2, 2, 2, 2}));
+}
+
 TEST(StepData, UnevenMicrobatchesCountByTheirRows) {
   const at::Tensor x = at::zeros({10, 1});
   const StepData data =
@@ -101,19 +133,18 @@ TEST(StepData, RefusesDataOnAWrongRank) {
   EXPECT_EQ(
       step_data_refusal([&] { cut({.inputs = {x}, .targets = {x}}, kLast); }),
       "[pipe] expected no inputs on rank 1 (stage 0 is on rank 0), got some; give them "
-      "on "
-      "the rank that has the stage alone");
+      "on the rank that has the stage alone, or set Batch::on_all_ranks");
   EXPECT_EQ(
       step_data_refusal([&] { cut({.inputs = {x}, .targets = {x}}, kFirst); }),
       "[pipe] expected no targets on rank 0 (stage 1 is on rank 1), got some; give "
-      "them "
-      "on the rank that has the stage alone");
+      "them on the rank that has the stage alone, or set Batch::on_all_ranks");
   EXPECT_EQ(
       step_data_refusal([&] {
         cut({.inputs = {x}, .side_inputs = {{1, {x}}}}, kFirst);
       }),
       "[pipe] expected no side inputs of stage 1 on rank 0 (stage 1 is on rank 1), got "
-      "some; give them on the rank that has the stage alone");
+      "some; give them on the rank that has the stage alone, or set "
+      "Batch::on_all_ranks");
 }
 
 TEST(StepData, RefusesMissingData) {

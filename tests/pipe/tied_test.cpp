@@ -11,7 +11,7 @@ namespace {
 
 using testing::contains;
 
-const Tied kTied{{{0, "embed.weight"}, {3, "head.weight"}}};
+const Tied kTied{{0, "embed.weight"}, {3, "head.weight"}};
 
 // An embedding in stage 0, a head in stage 3.
 StageShapes shapes(
@@ -21,7 +21,7 @@ StageShapes shapes(
       {3, {{"head.weight", std::move(head), dtype}}}};
 }
 
-std::string refused(const std::vector<Tied>& tied, const StageShapes& known) {
+std::string tied_refused(const std::vector<Tied>& tied, const StageShapes& known) {
   return testing::message_of<InvalidArgument>([&] { check_tied(tied, 4, known); });
 }
 
@@ -34,46 +34,49 @@ TEST(Tied, StagesOfOtherRanksAreNotLookedInto) {
   EXPECT_NO_THROW(check_tied({{{{1, "a"}, {2, "b"}}}}, 4, shapes()));
   // Of three places two are known, and not the first.
   EXPECT_TRUE(contains(
-      refused(
+      tied_refused(
           {{{{1, "a"}, {0, "embed.weight"}, {3, "head.weight"}}}}, shapes({64, 256})),
       "one shape and dtype"));
 }
 
 TEST(Tied, RefusesWhatIsNotAlike) {
   EXPECT_TRUE(contains(
-      refused({kTied}, shapes({64, 256})),
-      "[pipe] wanted tied parameters of one shape and dtype, got {0, \"embed.weight\"} "
+      tied_refused({kTied}, shapes({64, 256})),
+      "[pipe] expected tied parameters of one shape and dtype, got {0, "
+      "\"embed.weight\"} "
       "of Float [256, 64] and {3, \"head.weight\"} of Float [64, 256]"));
   EXPECT_TRUE(contains(
-      refused({kTied}, shapes({256, 64}, at::kBFloat16)), "of BFloat16 [256, 64]"));
+      tied_refused({kTied}, shapes({256, 64}, at::kBFloat16)),
+      "of BFloat16 [256, 64]"));
 }
 
 TEST(Tied, RefusesUnknownPlaces) {
   EXPECT_TRUE(contains(
-      refused({{{{0, "embed"}, {3, "head.weight"}}}}, shapes()),
-      "[pipe] tied parameter {0, \"embed\"}: wanted a parameter of stage 0, got a name "
+      tied_refused({{{{0, "embed"}, {3, "head.weight"}}}}, shapes()),
+      "[pipe] tied parameter {0, \"embed\"}: expected a parameter of stage 0, got a "
+      "name "
       "that it does not have; it has embed.weight, embed.scale"));
   for (const int stage : {-1, 4})
     EXPECT_TRUE(contains(
-        refused({{{{stage, "embed.weight"}, {3, "head.weight"}}}}, shapes()),
-        text("wanted a stage in [0, 4), got ", stage)));
+        tied_refused({{{{stage, "embed.weight"}, {3, "head.weight"}}}}, shapes()),
+        text("expected a stage in [0, 4), got ", stage)));
 }
 
 TEST(Tied, RefusesFewerThanTwoPlaces) {
   EXPECT_TRUE(contains(
-      refused({{{{0, "embed.weight"}}}}, shapes()),
-      "[pipe] wanted at least two places for a tied parameter, got "
-      "Tied{{{0, \"embed.weight\"}}}"));
-  EXPECT_TRUE(contains(refused({Tied{}}, shapes()), "at least two places"));
+      tied_refused({{{{0, "embed.weight"}}}}, shapes()),
+      "[pipe] expected at least two places for a tied parameter, got "
+      "Tied{{0, \"embed.weight\"}}"));
+  EXPECT_TRUE(contains(tied_refused({Tied{}}, shapes()), "at least two places"));
 }
 
 TEST(Tied, RefusesAPlaceThatIsNamedTwice) {
   EXPECT_TRUE(contains(
-      refused({{{{0, "embed.weight"}, {0, "embed.weight"}}}}, shapes()),
-      "[pipe] wanted each place of tied parameters once, got {0, \"embed.weight\"} "
+      tied_refused({{{{0, "embed.weight"}, {0, "embed.weight"}}}}, shapes()),
+      "[pipe] expected each place of tied parameters once, got {0, \"embed.weight\"} "
       "twice in one"));
   EXPECT_TRUE(contains(
-      refused({kTied, {{{0, "embed.weight"}, {2, "other"}}}}, shapes()),
+      tied_refused({kTied, {{{0, "embed.weight"}, {2, "other"}}}}, shapes()),
       "got {0, \"embed.weight\"} in two; name all places of a parameter once"));
 }
 
@@ -100,8 +103,19 @@ TEST(Tied, AreFoundInStagesOfOneModel) {
   EXPECT_TRUE(find_tied(std::vector<NamedTensors>{{{"a", a}, {"again", a}}}).empty());
 }
 
+TEST(Tied, LiteralsNeedNoBracesOfTheirOwn) {
+  const std::vector<Tied> one{{{0, "embed.weight"}, {3, "head.weight"}}};
+  EXPECT_EQ(one, std::vector<Tied>{kTied});
+  const std::vector<Tied> two{
+      {{0, "embed.weight"}, {3, "head.weight"}}, {{1, "a"}, {2, "b"}}};
+  EXPECT_EQ(two[0], kTied);
+  EXPECT_EQ(two[1].places[1].name, "b");
+  // And with the braces that it used to need.
+  EXPECT_EQ((Tied{{{0, "embed.weight"}, {3, "head.weight"}}}), kTied);
+}
+
 TEST(Tied, AreShownAsAProgramWritesThem) {
-  EXPECT_EQ(to_text(kTied), "Tied{{{0, \"embed.weight\"}, {3, \"head.weight\"}}}");
+  EXPECT_EQ(to_text(kTied), "Tied{{0, \"embed.weight\"}, {3, \"head.weight\"}}");
 }
 
 }  // namespace

@@ -99,23 +99,23 @@ TEST(ActionText, RefusesEverythingElse) {
         "(;)OVERLAP_F_B",
         "2F0,3F0",
         "2F0;3F0"})
-    EXPECT_TRUE(contains(refusal([&] { parse_action(word); }), ": wanted ")) << word;
+    EXPECT_TRUE(contains(refusal([&] { parse_action(word); }), ": expected ")) << word;
 }
 
 TEST(ActionText, RefusalsNameTheColumn) {
   EXPECT_TRUE(contains(
       refusal([] { parse_action("12F0rubbish"); }),
-      "[sched] \"12F0rubbish\", column 5: wanted the end of the action, got "
+      "[sched] \"12F0rubbish\", column 5: expected the end of the action, got "
       "\"rubbish\"; actions look like 2F0, 3SEND_F1 or (0F7;7B3)OVERLAP_F_B"));
   EXPECT_TRUE(contains(
       refusal([] { parse_action("(0F7;7F3)OVERLAP_F_B"); }),
-      "column 6: wanted a backward as 7B3, got \"7F3)OVERLAP_F_B\""));
+      "column 6: expected a backward as 7B3, got \"7F3)OVERLAP_F_B\""));
   EXPECT_TRUE(contains(
       refusal([] { parse_action("2F"); }),
-      "column 3: wanted a microbatch from 0 to 134217727, got the end"));
+      "column 3: expected a microbatch from 0 to 134217727, got the end"));
   const auto flaw = std::get<TextFlaw>(read_action("  1X0"));
   EXPECT_EQ(flaw.column, 4U);
-  EXPECT_TRUE(flaw.what.starts_with("wanted F, B, I, W, ")) << flaw.what;
+  EXPECT_TRUE(flaw.what.starts_with("expected F, B, I, W, ")) << flaw.what;
 }
 
 TEST(ActionText, HoldsNoControlCharacters) {

@@ -75,25 +75,37 @@ TEST(AutoWithTwoStagesARank, BeatsTheFixedOnesOnUnequalStages) {
   expect_better(20, 2);
 }
 
-TEST(Auto, IsTheOptimumOfSmallPipelines) {
+/// How much longer than the best of all orders, as a part of it.
+double excess(const AutoResult& result, double best) {
+  EXPECT_GE(result.makespan, best);
+  return result.makespan / best - 1;
+}
+
+TEST(Auto, IsNearTheOptimumOfSmallPipelines) {
   std::mt19937 random(17);
-  for (int round = 0; round < 42; ++round) {
+  double sum = 0, worst = 0;
+  constexpr int kRounds = 42;
+  for (int round = 0; round < kRounds; ++round) {
     const int size = round % 7;  // P = 2 with M = 1 to 4, P = 3 with M = 1 to 3
     const int P = size < 4 ? 2 : 3, M = size < 4 ? 1 + size : size - 3;
     const Costs costs = random_costs(random, P);
-    SearchProblem problem{.microbatches = M, .costs = costs};
+    OrderProblem problem{.microbatches = M, .costs = costs};
     for (int r = 0; r < P; ++r)
       problem.rank_of_stage.push_back(r);
-    const AutoResult result = make_auto(problem);
-    EXPECT_EQ(result.makespan, brute_force(costs, P, M, std::vector<int>(size_t(P), M)))
-        << "round " << round;
-    EXPECT_TRUE(result.exact);
+    const double more = excess(
+        make_auto(problem), brute_force(costs, P, M, std::vector<int>(size_t(P), M)));
+    sum += more;
+    worst = std::max(worst, more);
   }
+  EXPECT_LT(sum / kRounds, 0.02);
+  EXPECT_LT(worst, 0.15);
 }
 
-TEST(Auto, RespectsTheMemoryAndIsStillTheBest) {
+TEST(Auto, RespectsTheMemoryAndIsStillNearTheBest) {
   std::mt19937 random(18);
-  for (int round = 0; round < 30; ++round) {
+  double sum = 0, worst = 0;
+  constexpr int kRounds = 30;
+  for (int round = 0; round < kRounds; ++round) {
     const int M = 2 + round % 2, cap = 1 + round / 2 % M;
     const Costs costs = random_costs(random, 2);
     const AutoResult result = make_auto(
@@ -104,9 +116,12 @@ TEST(Auto, RespectsTheMemoryAndIsStillTheBest) {
     const Simulation simulation = simulate(result.schedule, {.costs = costs});
     for (const double bytes : simulation.peak_bytes)
       EXPECT_LE(bytes, cap);
-    EXPECT_EQ(result.makespan, brute_force(costs, 2, M, {cap, cap}))
-        << "round " << round;
+    const double more = excess(result, brute_force(costs, 2, M, {cap, cap}));
+    sum += more;
+    worst = std::max(worst, more);
   }
+  EXPECT_LT(sum / kRounds, 0.02);
+  EXPECT_LT(worst, 0.15);
 }
 
 TEST(Auto, SplitsOnlyWhereThatHelps) {
@@ -155,7 +170,7 @@ TEST(Auto, RefusesWhatCannotBe) {
       }),
       "at most 0.5 bytes a rank, got none"));
   EXPECT_TRUE(
-      contains(refusal([] { make_auto(SearchProblem{}); }), "at least one stage"));
+      contains(refusal([] { make_auto(OrderProblem{}); }), "at least one stage"));
   const auto refused = [](const ScheduleSize& size) {
     return refusal([&] { make_auto(size, CostFile{}); });
   };

@@ -76,8 +76,8 @@ TEST(CostFile, NamesWhatIsWrong) {
     EXPECT_EQ(message.find('\n'), std::string::npos) << message;
   };
   const std::string stage = R"({"forward":1,"input_grad":1,"weight_grad":1})";
-  wrong("", "wanted JSON");
-  wrong("{", "wanted JSON");
+  wrong("", "expected JSON");
+  wrong("{", "expected JSON");
   wrong("[1]", "an object");
   wrong("null", "an object");
   wrong("{}", "\"version\"");
@@ -87,22 +87,22 @@ TEST(CostFile, NamesWhatIsWrong) {
   wrong(R"({"version":1})", "stages or layers");
   wrong(R"({"version":1,"stages":[]})", "stages or layers");
   wrong(R"({"version":1,"stages":{}})", "\"stages\" to be a list");
-  wrong(R"({"version":1,"stages":[3]})", "stage 0: wanted an object");
+  wrong(R"({"version":1,"stages":[3]})", "stage 0: expected an object");
   wrong(
       text(R"({"version":1,"stages":[)", stage, R"(,{"forward":1,"input_grad":1}]})"),
-      "stage 1: wanted a number \"weight_grad\"");
+      "stage 1: expected a number \"weight_grad\"");
   wrong(
       R"({"version":1,"stages":[{"forward":NaN,"input_grad":1,"weight_grad":1}]})",
-      "wanted JSON");
+      "expected JSON");
   wrong(
       R"({"version":1,"stages":[{"forward":1e999,"input_grad":1,"weight_grad":1}]})",
-      "wanted JSON");
+      "expected JSON");
   wrong(
       R"({"version":1,"stages":[{"forward":null,"input_grad":1,"weight_grad":1}]})",
-      "stage 0: wanted \"forward\"");
+      "stage 0: expected \"forward\"");
   wrong(
       R"({"version":1,"stages":[{"forward":"1","input_grad":1,"weight_grad":1}]})",
-      "wanted \"forward\" to be a number");
+      "expected \"forward\" to be a number");
   wrong(
       R"({"version":1,"stages":[{"forward":-1,"input_grad":1,"weight_grad":1}]})",
       "at least 0");
@@ -112,19 +112,21 @@ TEST(CostFile, NamesWhatIsWrong) {
   wrong(text(R"({"version":1,"stagess":[],"stages":[)", stage, "]}"), "stagess");
   wrong(
       text(R"({"version":1,"stages":[)", stage, R"(],"links":[{"from":0.5,"to":1}]})"),
-      "link 0: wanted \"from\" to be a whole number");
+      "link 0: expected \"from\" to be a whole number");
   wrong(
       text(R"({"version":1,"stages":[)", stage, R"(],"links":[{"to":1}]})"),
       "a number \"from\"");
   wrong(
       text(R"({"version":1,"layers":[{"name":3,"forward":1}]})"),
-      "layer 0: wanted \"name\" to be a text");
+      "layer 0: expected \"name\" to be a text");
 }
 
 TEST(CostFile, SaysWhereItIsNoJson) {
   EXPECT_EQ(
       refused("{\"version\":1,\n"),
-      "[sched] c.json, line 2, column 1: wanted JSON, got what is none: unexpected end "
+      "[sched] c.json, line 2, column 1: expected JSON, got text that is not: "
+      "unexpected "
+      "end "
       "of input; expected string literal");
   const auto expect_place = [](const std::string& json, const std::string& place) {
     const std::string message = refused(json);

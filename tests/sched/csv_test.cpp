@@ -57,13 +57,14 @@ TEST(Csv, RefusesAnEmptyFile) {
   for (const char* file : {"", "\n", "\n\n\n", "  \n\r\n"})
     EXPECT_EQ(
         csv_refused(file),
-        "[sched] my.csv: wanted a row of actions for each rank, got an empty file");
+        "[sched] my.csv: expected a row of actions for each rank, got an empty file");
 }
 
 TEST(Csv, ACellThatIsNoneIsNamedWithItsPlace) {
   EXPECT_EQ(
       csv_refused("0F0,0B0\n1F0,bogus,1B0\n"),
-      "[sched] my.csv, line 2, column 5 (cell 2, \"bogus\"): wanted a stage from 0 to "
+      "[sched] my.csv, line 2, column 5 (cell 2, \"bogus\"): expected a stage from 0 "
+      "to "
       "134217727, got \"bogus\"; actions look like 2F0, 3SEND_F1 or "
       "(0F7;7B3)OVERLAP_F_B");
   EXPECT_TRUE(
@@ -78,11 +79,12 @@ TEST(Csv, AMistakeHasOneColumn) {
     EXPECT_EQ(message.find("column"), message.rfind("column")) << message;
   };
   expect(
-      "0F0 x\n", "line 1, column 4 (cell 1, \"0F0 x\"): wanted the end of the action");
-  expect("0F0,0F-1\n", "line 1, column 7 (cell 2, \"0F-1\"): wanted a microbatch");
-  expect("0F0,\"0X1\"\r\n", "line 1, column 7 (cell 2, \"0X1\"): wanted F, B");
-  expect("0F0,  0X1\n", "line 1, column 8 (cell 2, \"  0X1\"): wanted F, B");
-  expect("0F0,0F\n", "line 1, column 7 (cell 2, \"0F\"): wanted a microbatch");
+      "0F0 x\n",
+      "line 1, column 4 (cell 1, \"0F0 x\"): expected the end of the action");
+  expect("0F0,0F-1\n", "line 1, column 7 (cell 2, \"0F-1\"): expected a microbatch");
+  expect("0F0,\"0X1\"\r\n", "line 1, column 7 (cell 2, \"0X1\"): expected F, B");
+  expect("0F0,  0X1\n", "line 1, column 8 (cell 2, \"  0X1\"): expected F, B");
+  expect("0F0,0F\n", "line 1, column 7 (cell 2, \"0F\"): expected a microbatch");
   expect("0F0\n1F0,0F1\n", "line 2, column 5 (cell 2, \"0F1\"): stage 0 belongs");
 }
 
@@ -99,7 +101,7 @@ TEST(Csv, AStageHasOneRank) {
 TEST(Csv, NoStageIsLeftOut) {
   EXPECT_TRUE(contains(
       csv_refused("0F0,0B0\n2F0,2B0\n"),
-      "wanted stages 0 to 2, got no action of stage 1"));
+      "expected stages 0 to 2, got no action of stage 1"));
   EXPECT_TRUE(contains(csv_refused("134217727F0\n"), "too large"));
 }
 

@@ -58,6 +58,32 @@ TEST(DrawSvg, HasEveryActionOnce) {
   }
 }
 
+// Two stages of a rank that do the same microbatch look different.
+TEST(DrawSvg, BoxesAreShadedByStage) {
+  const auto shades = [](const char* name, int stages_per_rank) {
+    const Schedule schedule = generate(
+        name, {.ranks = 2, .microbatches = 4, .stages_per_rank = stages_per_rank});
+    const std::string svg =
+        draw_svg(schedule, simulate(schedule, {.costs = {}, .details = true}));
+    EXPECT_TRUE(is_balanced(svg));
+    std::vector<std::string> found;
+    for (int stage = 0; stage < schedule.stages(); ++stage) {
+      const size_t box = svg.find(text("<title>", stage, "F0 from "));
+      const size_t end = svg.find("/>", box);
+      const size_t shade = svg.find("fill-opacity=\"", box);
+      EXPECT_NE(box, std::string::npos);
+      found.push_back(shade < end ? svg.substr(shade + 14, end - shade - 15) : "none");
+    }
+    return found;
+  };
+  using Shades = std::vector<std::string>;
+  EXPECT_EQ(shades("1F1B", 1), (Shades{"none", "none"}));
+  EXPECT_EQ(shades("Interleaved1F1B", 2), (Shades{"1", "1", "0.4", "0.4"}));
+  // There and back: rank 1 has stages 1 and 2.
+  EXPECT_EQ(shades("ZBVZeroBubble", 2), (Shades{"1", "1", "0.4", "0.4"}));
+  EXPECT_EQ(shades("LoopedBFS", 4)[4], "0.6");
+}
+
 TEST(DrawSvg, ALoweredScheduleHasAnArrowAMessage) {
   for (const ScheduleInfo& info : all_schedules()) {
     const Schedule schedule =

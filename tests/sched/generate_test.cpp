@@ -24,6 +24,10 @@ TEST(Generate, NamesAreFoundInAnyCase) {
   EXPECT_STREQ(find_schedule("INTERLEAVEDZEROBUBBLE").name, "InterleavedZeroBubble");
   EXPECT_STREQ(find_schedule("zb-h1").name, "ZB-H1");
   EXPECT_EQ(generate("dualpipev", {.ranks = 1, .microbatches = 2}).name, "DualPipeV");
+  EXPECT_STREQ(find_schedule("auto").name, "Auto");
+  EXPECT_TRUE(is_auto("AUTO"));
+  EXPECT_FALSE(is_auto("Automatic"));
+  EXPECT_TRUE(contains(refusal([] { find_schedule("Autp"); }), "did you mean Auto"));
   const std::string message = refusal([] { find_schedule("2F2B"); });
   EXPECT_TRUE(contains(message, "ForwardOnly, GPipe, 1F1B")) << message;
   EXPECT_TRUE(contains(message, "got \"2F2B\"")) << message;
@@ -32,8 +36,9 @@ TEST(Generate, NamesAreFoundInAnyCase) {
 TEST(Generate, IllegalSizesNameTheRuleAndTheNearest) {
   EXPECT_TRUE(contains(
       refused("1F1B", {.ranks = 4, .microbatches = 3}),
-      "wanted at least as many microbatches as ranks, got 3 with 4 ranks; the nearest "
-      "is 4"));
+      "expected at least as many microbatches as ranks for 1F1B, got 3 with 4 ranks; "
+      "the "
+      "nearest is 4"));
   EXPECT_TRUE(contains(
       refused("DualPipeV", {.ranks = 4, .microbatches = 7}), "the nearest is 8"));
   EXPECT_TRUE(contains(
@@ -148,6 +153,19 @@ TEST(Generate, EqualsTheGoldenFiles) {
     ++files;
   }
   EXPECT_EQ(files, 16);
+}
+
+// Whatever find_schedule() knows can be made.
+TEST(Generate, AutoByItsName) {
+  const ScheduleSize size{.ranks = 3, .microbatches = 6};
+  const Schedule made = generate("auto", size);
+  EXPECT_EQ(made.name, "Auto");
+  EXPECT_EQ(made.rank_of_stage, (std::vector<int>{0, 1, 2}));
+  EXPECT_FALSE(find_flaw(made));
+  EXPECT_LE(simulate(made, {}).makespan, simulate(generate("1F1B", size), {}).makespan);
+  EXPECT_TRUE(contains(
+      refusal([] { generate("Auto", {.ranks = 0, .microbatches = 1}); }),
+      "at least one rank"));
 }
 
 }  // namespace

@@ -48,8 +48,8 @@ TEST(JoinBackwards, ABackwardThatCouldNeverStartIsNone) {
   EXPECT_TRUE(same(schedule, before));
 }
 
-// A circle is one, even if nothing in it takes time.
-TEST(JoinBackwards, ACircleWithoutCostsIsFoundToo) {
+// A cycle is one, even if nothing in it takes time.
+TEST(JoinBackwards, ACycleWithoutCostsIsFoundToo) {
   Schedule schedule = from_rows({"0F0,0B0,0F1,0B1", "1F0,1I0,1F1,1W0,1B1"});
   Costs costs;
   costs.stages = {{0, 0, 0, 0, 0, 0}};

@@ -21,7 +21,7 @@ TEST(ListSchedule, AlwaysComesToAValidEnd) {
   std::mt19937 random(21);
   for (int round = 0; round < 300; ++round) {
     const int P = 1 + round % 4, V = 1 + round % 3;
-    const SearchProblem problem{
+    const OrderProblem problem{
         .rank_of_stage =
             map_stages(round % 2 == 0 ? StageMap::Loop : StageMap::V, P, P * V),
         .microbatches = 1 + round % 7,

@@ -138,7 +138,7 @@ TEST(Lower, WithoutShardingThereAreOnlyMessages) {
 
 TEST(Lower, RefusesWhatItCannotLower) {
   const Schedule lowered = lower(generate("GPipe", {.ranks = 2, .microbatches = 1}));
-  EXPECT_TRUE(contains(refusal([&] { lower(lowered); }), "wanted a compute-only"));
+  EXPECT_TRUE(contains(refusal([&] { lower(lowered); }), "expected a compute-only"));
   EXPECT_TRUE(contains(
       refusal([] {
         lower(

@@ -116,13 +116,13 @@ TEST(Messages, SkipConnectionsOverEverySchedule) {
   }
 }
 
-TEST(Messages, RefusesACircleWithItsRanks) {
+TEST(Messages, RefusesACycleWithItsRanks) {
   const Schedule stuck = from_rows({"0F0,0B0,0F1,0B1", "1F1,1B1,1F0,1B0"});
   EXPECT_TRUE(contains(
       refusal([&] { lower(stuck); }),
       "but rank 0 waits at 0B0 for stage 1 of rank 1, rank 1 waits at 1F1 for stage 0 "
       "of "
-      "rank 0, and so on in a circle; no size of buffers helps"));
+      "rank 0, and so on in a cycle; no size of buffers helps"));
   // A rank that only waits for those is not part of it.
   const Schedule three =
       from_rows({"0F0,0B0,0F1,0B1", "1F1,1B1,1F0,1B0", "2F0,2B0,2F1,2B1"});

@@ -21,8 +21,8 @@ TEST(Prove, TwoRanksThatBothSendFirst) {
       proof.why,
       "with rendezvous rank 0 waits at 0SEND_F1 for room in the channel to rank 1, "
       "rank "
-      "1 waits at 1SEND_F0 for room in the channel to rank 0, and so on in a circle");
-  ASSERT_EQ(proof.circle.size(), 2U);
+      "1 waits at 1SEND_F0 for room in the channel to rank 0, and so on in a cycle");
+  ASSERT_EQ(proof.cycle.size(), 2U);
   EXPECT_EQ(proof.buffers_needed, 1);
   EXPECT_TRUE(prove(program, {.messages = 1}).holds);
   EXPECT_TRUE(prove(program).holds);
@@ -34,7 +34,7 @@ TEST(Prove, TheSameWithAReceiveFirstPasses) {
        "1RECV_F0,1F0,1SEND_F0,1RECV_F1,1F1,1SEND_F1,3RECV_F0,3F0,3RECV_F1,3F1"});
   const Proof proof = prove(program, kRendezvous);
   EXPECT_TRUE(proof.holds) << proof.why;
-  EXPECT_TRUE(proof.circle.empty());
+  EXPECT_TRUE(proof.cycle.empty());
   EXPECT_FALSE(proof.buffers_needed);
 }
 
@@ -79,7 +79,7 @@ TEST(Prove, EachWaitsForTheOthersMessage) {
   EXPECT_EQ(
       proof.why,
       "with unbounded buffers rank 0 waits at 0RECV_B0 for a message of rank 1, rank 1 "
-      "waits at 1RECV_F0 for a message of rank 0, and so on in a circle");
+      "waits at 1RECV_F0 for a message of rank 0, and so on in a cycle");
   EXPECT_FALSE(proof.buffers_needed);
 }
 
@@ -95,8 +95,8 @@ TEST(Prove, ABufferOfTwoIsNeeded) {
   EXPECT_TRUE(prove(program, {.messages = 2}).holds);
 }
 
-TEST(Prove, TheShortestCircleIsTold) {
-  // Ranks 0, 1 and 2 in a circle of three, and beside it ranks 3 and 4 in one of two.
+TEST(Prove, TheShortestCycleIsTold) {
+  // Ranks 0, 1 and 2 in a cycle of three, and beside it ranks 3 and 4 in one of two.
   Schedule program = from_rows(
       {"0F0,0SEND_F0,3RECV_F0,3F0,3SEND_F0",
        "1F0,1SEND_F0,1RECV_F0,4RECV_F0,4F0,4SEND_F0",
@@ -105,9 +105,9 @@ TEST(Prove, TheShortestCircleIsTold) {
        "7F0,7SEND_F0,7RECV_F0"});
   const Proof proof = prove(program, kRendezvous);
   ASSERT_FALSE(proof.holds);
-  ASSERT_EQ(proof.circle.size(), 2U) << proof.why;
-  EXPECT_EQ(proof.circle[0].rank, 3);
-  EXPECT_EQ(proof.circle[1].rank, 4);
+  ASSERT_EQ(proof.cycle.size(), 2U) << proof.why;
+  EXPECT_EQ(proof.cycle[0].rank, 3);
+  EXPECT_EQ(proof.cycle[1].rank, 4);
 }
 
 TEST(Prove, RefusesWhatItCannotMakeSenseOf) {
@@ -156,7 +156,7 @@ TEST(ProveRanks, AgreesWithThreadsOverQueues) {
           << to_string(Buffers{size}) << ": " << proof.why << "\n"
           << to_csv(program);
       ++(proof.holds ? held : failed);
-      deadlocks += proof.circle.empty() ? 0 : 1;
+      deadlocks += proof.cycle.empty() ? 0 : 1;
       if (proof.buffers_needed) {
         EXPECT_GT(*proof.buffers_needed, size);
         EXPECT_TRUE(Threads(program, *proof.buffers_needed).run());

@@ -289,8 +289,8 @@ TEST(Simulate, RefusesWhatIsNotValidOrNeverEnds) {
   EXPECT_TRUE(
       contains(refusal([] { simulate(from_rows({"0F0,0F1,0B0"}), {}); }), "missing"));
   // Each waits for the other's microbatch.
-  const Schedule circle = from_rows({"0F0,0F1,0B1,0B0", "1F0,1B0,1F1,1B1"});
-  EXPECT_GT(simulate(circle, {}).makespan, 0);
+  const Schedule cycle = from_rows({"0F0,0F1,0B1,0B0", "1F0,1B0,1F1,1B1"});
+  EXPECT_GT(simulate(cycle, {}).makespan, 0);
   const Schedule stuck = from_rows({"0F0,0B0,0F1,0B1", "1F1,1B1,1F0,1B0"});
   EXPECT_TRUE(
       contains(refusal([&] { simulate(stuck, {}); }), "rank 0 waits for ever at 0B0"));

@@ -77,7 +77,8 @@ TEST(Validate, ChecksTheShapeFirst) {
   schedule.actions[0].clear();
   EXPECT_EQ(
       refusal([&] { validate(schedule); }),
-      "[sched] wanted a complete schedule in order, got test.csv with a flaw: stage 1 "
+      "[sched] expected a complete schedule in order, got test.csv with a flaw: stage "
+      "1 "
       "belongs to rank -1");
   schedule.rank_of_stage[1] = 1;
   schedule.microbatches = 2000000000;
@@ -126,7 +127,7 @@ TEST(Validate, ShowsTheTableWithTheCellMarked) {
   const std::string message = refusal([] { validate(from_rows({"0F0,0F0,0B0"})); });
   EXPECT_EQ(
       message,
-      "[sched] wanted a complete schedule in order, got test.csv with a flaw at rank "
+      "[sched] expected a complete schedule in order, got test.csv with a flaw at rank "
       "0, "
       "step 1, 0F0: it is there twice\n"
       "           Rank 0\n"

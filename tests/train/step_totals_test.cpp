@@ -48,5 +48,18 @@ TEST(StepTotalsRanks, OneRanksNaNIsEverybodys) {
         });
 }
 
+// The clock of every other rank is an hour ahead: it says when, but not how long.
+TEST(StepTotalsRanks, ClocksOfHostsMayDiffer) {
+  comm::run_local(2, [](const comm::Group& world) {
+    const int64_t ahead = world.rank() * int64_t{3600} * 1'000'000'000;
+    const RankStep mine{
+        .outcome = {
+            .busy_s = 0.75,
+            .start_ns = 1'000'000'000 + ahead,
+            .end_ns = 2'000'000'000 + ahead}};
+    EXPECT_NEAR(total(world, {.pp = 2, .dp = 1}, mine).bubble, 0.25, 1e-6);
+  });
+}
+
 }  // namespace
 }  // namespace trireme::train

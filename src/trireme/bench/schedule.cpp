@@ -1,16 +1,21 @@
 #include "trireme/bench/schedule.h"
 
+#include <chrono>
 #include <iostream>
 #include <memory>
 
 #include "trireme/bench/peer.h"
+#include "trireme/bench/schedule_auto.h"
 #include "trireme/bench/schedule_worker.h"
 #include "trireme/bench/workers.h"
+#include "trireme/core/deadline.h"
 #include "trireme/core/error.h"
 #include "trireme/core/machine.h"
 
 namespace trireme::bench {
 namespace {
+
+constexpr int kDrawnCosts = 20;
 
 std::string size_text(const ScheduleJob& job) {
   return text(job.ranks, " ranks x ", job.stages_per_rank, " x ", job.microbatches);
@@ -85,7 +90,11 @@ struct ScheduleCase {
   Round other;
   /// torch, which takes so long that once is enough.
   Round torch;
+  /// How many it has to have; 0: as usual.
+  int rounds = 0;
 };
+
+void add_auto_cases(std::vector<ScheduleCase>& cases);
 
 std::vector<ScheduleCase> schedule_cases(Ours& ours, Torch& torch, bool quick) {
   const ScheduleJob beside = quick ? ScheduleJob{16, 4, 128} : ScheduleJob{64, 4, 512};
@@ -123,7 +132,45 @@ std::vector<ScheduleCase> schedule_cases(Ours& ours, Torch& torch, bool quick) {
          .ours = per_million(job),
          .other = per_million(small)});
   }
+  add_auto_cases(cases);
   return cases;
+}
+
+// Each round has the costs of the next of twenty seeds; the first call is not counted.
+Round drawn_rounds(int ranks, double (*time)(int, const sched::CostFile&)) {
+  return [ranks, time, seed = uint64_t{kDrawnCosts - 1}]() mutable {
+    seed = (seed + 1) % kDrawnCosts;
+    return std::vector{time(ranks, drawn_costs(ranks, seed))};
+  };
+}
+
+Round time_of_auto(int ranks) {
+  return [ranks, seed = uint64_t{0}]() mutable {
+    const sched::CostFile costs = drawn_costs(ranks, seed++ % kDrawnCosts);
+    const auto start = std::chrono::steady_clock::now();
+    auto_time(ranks, costs);
+    return std::vector{std::chrono::duration<double, std::micro>(
+                           std::chrono::steady_clock::now() - start)
+                           .count()};
+  };
+}
+
+// What Auto gains, in units of the drawn costs, and what it takes.
+void add_auto_cases(std::vector<ScheduleCase>& cases) {
+  for (const int ranks : {4, 8}) {
+    cases.push_back(
+        {.record =
+             {.name = text("Auto on drawn costs, ", ranks, " ranks; peer: best named"),
+              .goal = 1.02},
+         .ours = drawn_rounds(ranks, auto_time),
+         .other = drawn_rounds(ranks, best_named_time),
+         .rounds = kDrawnCosts});
+    cases.push_back(
+        {.record =
+             {.name = text("making Auto for drawn costs, ", ranks, " ranks"),
+              .limit = 2e6},
+         .ours = time_of_auto(ranks)});
+  }
 }
 
 RoundPlan plan_for(const ScheduleCase& one, const MeasureOptions& options) {
@@ -131,7 +178,9 @@ RoundPlan plan_for(const ScheduleCase& one, const MeasureOptions& options) {
   if (options.rounds > 0)
     return plan;
   // Seconds each.
-  if (one.record.limit)
+  if (one.rounds > 0)
+    plan = {.rounds = one.rounds, .budget = Deadline::kLongest};
+  else if (one.record.limit)
     plan.rounds = options.quick ? 1 : 3;
   else if (one.other)
     plan.rounds = options.quick ? 1 : 5;

@@ -5,8 +5,8 @@
 
 namespace trireme::bench {
 
-/// Measures all cases: one beside torch, a large one with its memory, and how the cost
-/// grows.
+/// Measures all cases: one beside torch, a large one with its memory, how the cost
+/// grows, and what Auto gains on drawn costs.
 BenchReport bench_schedule(const MeasureOptions& options);
 
 }  // namespace trireme::bench

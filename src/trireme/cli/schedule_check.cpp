@@ -51,7 +51,7 @@ int check_schedule(const ScheduleArguments& arguments, std::ostream& out) {
     if (!was_lowered)
       schedule = sched::lower(schedule);
   } catch (const InvalidArgument& error) {
-    // It is complete, so this is a circle, as prove() would find it.
+    // It is complete, so this is a cycle, as prove() would find it.
     out << "locks up: " << error.what() << "\n";
     return kLocksUp;
   }
@@ -65,16 +65,16 @@ int check_schedule(const ScheduleArguments& arguments, std::ostream& out) {
     out << "\n";
     return kLocksUp;
   }
-  int64_t in_flight = 0, live = 0;
+  int64_t messages = 0, live = 0;
   for (const auto& use : proof.channels)
-    in_flight = std::max(in_flight, use.most_in_flight);
+    messages = std::max(messages, use.messages);
   for (const int64_t peak : proof.peak_activations)
     live = std::max(live, peak);
   out << "ok: " << counted(schedule.ranks(), "rank") << ", "
       << counted(schedule.stages(), "stage") << ", "
       << counted(schedule.microbatches, "microbatch") << "; "
       << (was_lowered ? "" : "lowered, it ") << "cannot lock up with "
-      << sched::to_string(buffers) << "; at most " << counted(in_flight, "message")
+      << sched::to_string(buffers) << "; at most " << counted(messages, "message")
       << " on a channel, " << counted(live, "live activation") << " on a rank\n";
   return 0;
 }

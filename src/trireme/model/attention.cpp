@@ -41,14 +41,14 @@ at::Tensor with_dropout(
   const at::Tensor scores =
       at::matmul(queries * options.scale, repeat_heads(keys, heads).transpose(-2, -1));
   const at::Tensor hidden = visible(queries, keys).logical_not();
-  const at::Tensor chances =
+  const at::Tensor probabilities =
       at::softmax(
           scores.masked_fill(hidden, -std::numeric_limits<double>::infinity()),
           -1,
           at::ScalarType::Float)
           .to(values.scalar_type());
   return at::matmul(
-      autograd::dropout(chances, options.dropout, options.layer, true),
+      autograd::dropout(probabilities, options.dropout, options.layer, true),
       repeat_heads(values, heads));
 }
 

@@ -29,6 +29,12 @@ struct Cell {
   std::vector<autograd::NodePtr> leaves;
   std::vector<size_t> leaf_inputs;
 
+  /// What the gradient of the microbatch's loss is, once it is known: on the last stage
+  /// at its forward, on the others when gradients come.
+  double loss_weight = 0;
+  /// Auxiliary losses of this stage, until their backward.
+  Tensors auxiliary;
+
   /// The outputs until they are sent, and then only their gradient edges: invalid for
   /// an output that needs no gradient.
   Tensors outputs;

@@ -1,4 +1,4 @@
-// The open channels of a pipeline, each as large as some program has needed it.
+// The open channels of a pipeline.
 #pragma once
 #include <map>
 #include <optional>
@@ -15,12 +15,13 @@ namespace trireme::pipe {
 /// One end of a channel in a step.
 class StepChannel {
  public:
-  void send(const comm::Message& message) const { channel_.send(message); }
-  /// The next message. If the sender has to leave a smaller channel first, waits for
-  /// its word there; InvalidArgument if that is something else.
-  comm::Message receive();
-  /// InvalidArgument that names both ranks, unless this is the message that is wanted.
-  void check(const Stamp& got, const Stamp& wanted) const;
+  /// InvalidArgument if the message is larger than its share of the bytes that the
+  /// channel may hold.
+  void send(const comm::Message& message) const;
+  comm::Message receive() const { return channel_.receive(); }
+  /// InvalidArgument that names both ranks, unless this is the message that is
+  /// expected.
+  void check(const Stamp& got, const Stamp& expected) const;
 
  private:
   friend class ChannelBook;
@@ -30,38 +31,32 @@ class StepChannel {
   comm::Channel channel_;
   /// Of the group, which outlives the step.
   const std::vector<int>* members_;
-  /// The channel before this one, and what has to come there.
-  std::optional<comm::Channel> left_;
-  Stamp move_;
+  /// How many messages can be held at once, and their bytes in all; 0: any.
+  int64_t most_held_ = 1;
+  int64_t bytes_ = 0;
 };
 
 /// Opens this rank's ends of the channels of programs, and keeps them from step to
-/// step. All ranks must ask for the same programs in the same order: when a program
-/// needs a larger channel, both ends move to a new one. The sender says so on the old
-/// one, and the receiver waits for it there when it needs the first message: so a rank
-/// that has another program is noticed at once, and not when the time is over.
+/// step. All have room for kChannelMessages, whatever the program, so a channel that
+/// was opened once serves every program.
 class ChannelBook {
  public:
-  explicit ChannelBook(comm::Group group) : group_(std::move(group)) {}
+  /// `bytes` is the most that messages of a channel may take at once; 0: any. It is
+  /// never waited for: a message that is too large for it is refused.
+  explicit ChannelBook(comm::Group group, int64_t bytes = 0)
+      : group_(std::move(group)), bytes_(bytes) {}
 
   /// The channels of a program that begin or end here, by their number; the others are
-  /// empty. `now` says the step and the call.
-  std::vector<std::optional<StepChannel>> open(
-      const Program& program, const Stamp& now = {});
+  /// empty.
+  std::vector<std::optional<StepChannel>> open(const Program& program);
 
  private:
-  struct Open {
-    int capacity = 0;
-    /// How often both ends have moved.
-    int generation = -1;
-    std::optional<comm::Channel> channel;
-  };
-  std::optional<comm::Channel> move_on(
-      Open& open, const Program& program, size_t channel, const Stamp& move);
+  const comm::Channel& find(const Program& program, const sched::Channel& channel);
 
   comm::Group group_;
+  int64_t bytes_;
   /// By from, to, direction and the stages of an extra edge.
-  std::map<std::tuple<int, int, bool, int, int>, Open> open_;
+  std::map<std::tuple<int, int, bool, int, int>, comm::Channel> open_;
 };
 
 }  // namespace trireme::pipe

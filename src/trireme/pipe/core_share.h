@@ -1,4 +1,4 @@
-// How many cores each rank of a group has.
+// Where the ranks of a group run, and how many cores each of them has.
 #pragma once
 #include <cstdint>
 #include <vector>
@@ -7,10 +7,21 @@
 
 namespace trireme::pipe {
 
-/// The cores that the ranks may use together, shared out among them. Collective.
-double cores_per_rank(const comm::Group& group);
+/// Where a rank runs.
+struct RankCores {
+  /// The same for all ranks under one kernel, which share its clock and its CPUs.
+  int64_t host = 0;
+  /// The CPUs of that host that the rank may use.
+  std::vector<int> cpus{};
+};
 
-/// The same from what the ranks have said: the CPUs that each may use; pure.
-double cores_per_rank(const std::vector<std::vector<int64_t>>& cpus_of_rank);
+/// This process.
+RankCores own_cores();
+
+/// What every rank says of itself, in the order of the ranks. Collective.
+std::vector<RankCores> gather_cores(const comm::Group& group, const RankCores& mine);
+
+/// The cores of a host, shared out among its ranks; of the host where that is least.
+double cores_per_rank(const std::vector<RankCores>& ranks);
 
 }  // namespace trireme::pipe

@@ -3,6 +3,7 @@
 #include <c10/util/Exception.h>
 
 #include "trireme/core/error.h"
+#include "trireme/core/log.h"
 #include "trireme/pipe/rank_text.h"
 #include "trireme/sched/action_text.h"
 #include "trireme/sched/index.h"
@@ -41,57 +42,79 @@ std::string sender_text(const Program& program, const FailedAt& at) {
 
 }  // namespace
 
-std::string describe_failure(
-    const Program& program, const FailedAt& at, const std::string& what) {
+namespace {
+
+/// "rank 1 failed at 1F3 (stage 1, microbatch 3)".
+std::string deed_text(const Program& program, const FailedAt& at) {
   const auto& list = program.schedule.actions[sched::index(at.rank)];
+  const std::string who = rank_text(at.rank, at.members);
   if (sched::index(at.position) >= list.size())
-    return text("[pipe] ", rank_text(at.rank, at.members), " failed: ", what);
+    return text(who, " failed");
   const Action& action = list[sched::index(at.position)];
-  const std::string deed =
-      at.awaited
-          ? text("waited at ", sched::to_string(*at.awaited), sender_text(program, at))
-          : text("failed at ", sched::to_string(action));
   return text(
-      "[pipe] ",
-      rank_text(at.rank, at.members),
-      " ",
-      deed,
+      who,
+      at.awaited
+          ? text(" waited at ", sched::to_string(*at.awaited), sender_text(program, at))
+          : text(" failed at ", sched::to_string(action)),
       " (",
       place_text(at.awaited ? *at.awaited : action),
-      "): ",
-      what,
+      ")");
+}
+
+/// The schedule around it, if it was in the schedule.
+std::string surroundings(const Program& program, const FailedAt& at) {
+  const auto& list = program.schedule.actions[sched::index(at.rank)];
+  if (sched::index(at.position) >= list.size())
+    return {};
+  return text(
       "\n",
       sched::table_around(program.schedule, {.rank = at.rank, .step = at.position}));
 }
 
+}  // namespace
+
+std::string describe_failure(
+    const Program& program, const FailedAt& at, const std::string& what) {
+  return text("[pipe] ", deed_text(program, at), ": ", what, surroundings(program, at));
+}
+
+std::string error_text(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const c10::Error& e) {
+    return e.what_without_backtrace();
+  } catch (const std::exception& e) {
+    return e.what();
+  } catch (...) {
+    return "something that is no std::exception";
+  }
+}
+
 void throw_failure(
     const Program& program, const FailedAt& at, const std::exception_ptr& error) {
-  const auto describe = [&](const std::exception& e) {
-    return describe_failure(program, at, e.what());
+  const std::string where =
+      text("[pipe] ", deed_text(program, at), surroundings(program, at));
+  const auto both = [&](const std::exception& e) {
+    return text(e.what(), "\n", where);
   };
   try {
     std::rethrow_exception(error);
-  } catch (const PeerError& e) {
-    // The other rank has said what happened to it.
-    throw PeerError(e.rank(), e.what());
+  } catch (const PeerError&) {
+    throw;
   } catch (const TimeoutError& e) {
-    throw TimeoutError(describe(e));
+    throw TimeoutError(describe_failure(program, at, e.what()));
   } catch (const InvalidArgument& e) {
-    throw InvalidArgument(describe(e));
+    throw InvalidArgument(both(e));
   } catch (const NotSupported& e) {
-    throw NotSupported(describe(e));
+    throw NotSupported(both(e));
   } catch (const InternalError& e) {
-    throw InternalError(describe(e));
-  } catch (const c10::Error& e) {
-    // Without the stack trace, which says nothing about the model.
-    throw PeerError(
-        at.world_rank(), describe_failure(program, at, e.what_without_backtrace()));
-  } catch (const std::exception& e) {
-    throw PeerError(at.world_rank(), describe(e));
+    throw InternalError(both(e));
+  } catch (c10::Error& e) {
+    e.add_context(where);
+    throw;
   } catch (...) {
-    throw PeerError(
-        at.world_rank(),
-        describe_failure(program, at, "something that is no std::exception"));
+    TRIREME_LOG(error, "pipe") << deed_text(program, at) << ": " << error_text(error);
+    throw;
   }
 }
 

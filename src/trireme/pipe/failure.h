@@ -32,8 +32,15 @@ struct FailedAt {
 std::string describe_failure(
     const Program& program, const FailedAt& at, const std::string& what);
 
-/// Throws what `error` is to a rank of this pipeline: our own kinds stay what they are,
-/// and everything else is a PeerError that names this rank. The text says where it was.
+/// What an exception says: of torch's without the stack trace, which says nothing about
+/// the model.
+std::string error_text(const std::exception_ptr& error);
+
+/// Throws `error` on the rank that failed: what it is first, then where that was. Its
+/// type stays: our own kinds and torch's carry both in their text; of any other kind
+/// the exception itself is thrown, and the log says where. A TimeoutError is about the
+/// place, which comes first there; a PeerError has been told by another rank, and stays
+/// as it is.
 [[noreturn]] void throw_failure(
     const Program& program, const FailedAt& at, const std::exception_ptr& error);
 

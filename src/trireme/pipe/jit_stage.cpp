@@ -10,7 +10,8 @@ namespace {
 
 [[noreturn]] void refuse(const c10::IValue& value, const char* where) {
   throw InvalidArgument(text(
-      "[pipe] wanted a TorchScript module that returns a tensor, or a tuple or list of "
+      "[pipe] expected a TorchScript module that returns a tensor, or a tuple or list "
+      "of "
       "tensors, got ",
       value.type()->repr_str(),
       where,

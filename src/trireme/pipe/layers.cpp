@@ -42,22 +42,22 @@ Layer one_tensor_layer(
 
 void check_layers(const LayerList& layers) {
   if (layers.empty())
-    throw InvalidArgument("[pipe] wanted at least one layer, got none");
+    throw InvalidArgument("[pipe] expected at least one layer, got none");
   std::set<std::string> names;
   for (const Layer& each : layers) {
     if (!each.forward)
       throw InvalidArgument(text(
-          "[pipe] wanted a function for layer \"",
+          "[pipe] expected a function for layer \"",
           each.name,
           "\", got none; set Layer::forward"));
     if (each.name.empty() && layers.size() > 1)
       throw InvalidArgument(text(
-          "[pipe] wanted a name for each of ",
+          "[pipe] expected a name for each of ",
           layers.size(),
           " layers, got an empty one; its tensors could not be told from others"));
     if (!names.insert(each.name).second)
       throw InvalidArgument(text(
-          "[pipe] wanted layers with names of their own, got \"",
+          "[pipe] expected layers with names of their own, got \"",
           each.name,
           "\" twice; rename one"));
   }
@@ -86,12 +86,103 @@ int64_t count_parameters(const Layer& layer) {
   return count;
 }
 
+Layer saving(Layer layer, std::string name, size_t output) {
+  layer.saves.push_back({std::move(name), output});
+  return layer;
+}
+
+Layer taking(Layer layer, std::vector<std::string> names) {
+  for (std::string& name : names)
+    layer.takes.push_back(std::move(name));
+  return layer;
+}
+
+void check_skips(const LayerList& layers) {
+  std::set<std::string> saved, taken;
+  for (const Layer& each : layers) {
+    for (const std::string& name : each.takes) {
+      if (!saved.contains(name))
+        throw InvalidArgument(text(
+            "[pipe] expected a layer before \"",
+            each.name,
+            "\" to save \"",
+            name,
+            "\", which it takes, got none; see saving()"));
+      taken.insert(name);
+    }
+    for (const Layer::Saved& one : each.saves)
+      if (!saved.insert(one.name).second)
+        throw InvalidArgument(text(
+            "[pipe] expected each skip to be saved once, got \"",
+            one.name,
+            "\" again from layer \"",
+            each.name,
+            "\"; rename one"));
+  }
+  for (const std::string& name : saved)
+    if (!taken.contains(name))
+      throw InvalidArgument(text(
+          "[pipe] expected a layer that takes \"",
+          name,
+          "\", got none; see taking(), or do not save it"));
+}
+
+std::vector<std::string> saved_skips(const LayerList& layers) {
+  std::vector<std::string> names;
+  for (const Layer& each : layers)
+    for (const Layer::Saved& one : each.saves)
+      names.push_back(one.name);
+  return names;
+}
+
+std::vector<std::string> taken_skips(const LayerList& layers) {
+  std::vector<std::string> names;
+  std::set<std::string> known;
+  for (const Layer& each : layers) {
+    for (const std::string& name : each.takes)
+      if (known.insert(name).second)
+        names.push_back(name);
+    for (const Layer::Saved& one : each.saves)
+      known.insert(one.name);
+  }
+  return names;
+}
+
+Tensors run_layer(const Layer& layer, Tensors inputs, NamedSkips& skips) {
+  for (const std::string& name : layer.takes) {
+    const auto found = skips.find(name);
+    if (found == skips.end())
+      throw InvalidArgument(text(
+          "[pipe] expected \"",
+          name,
+          "\" to be saved before layer \"",
+          layer.name,
+          "\", which takes it, got nothing of that name; see saving()"));
+    inputs.push_back(found->second);
+  }
+  Tensors outputs = layer.forward(inputs);
+  for (const Layer::Saved& one : layer.saves) {
+    if (one.output >= outputs.size())
+      throw InvalidArgument(text(
+          "[pipe] expected layer \"",
+          layer.name,
+          "\" to have an output ",
+          one.output,
+          ", which it saves as \"",
+          one.name,
+          "\", got ",
+          outputs.size(),
+          " outputs; correct the number"));
+    skips[one.name] = outputs[one.output];
+  }
+  return outputs;
+}
+
 Tensors run_layers(const LayerList& layers, const Tensors& inputs) {
-  if (layers.empty())
-    return inputs;
-  Tensors tensors = layers[0].forward(inputs);
-  for (size_t i = 1; i < layers.size(); ++i)
-    tensors = layers[i].forward(tensors);
+  NamedSkips skips;
+  Tensors tensors = inputs;
+  for (const Layer& each : layers)
+    tensors = run_layer(each, std::move(tensors), skips);
   return tensors;
 }
 

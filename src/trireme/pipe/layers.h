@@ -3,6 +3,7 @@
 #include <concepts>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <type_traits>
@@ -26,6 +27,14 @@ struct Layer {
   std::string name;
   std::function<Tensors(const Tensors&)> forward;
   std::shared_ptr<torch::nn::Module> module;
+  /// Outputs that later layers take, beside going to the next one: see saving().
+  struct Saved {
+    std::string name;
+    size_t output = 0;
+  };
+  std::vector<Saved> saves{};
+  /// What it takes of those, after the outputs of the layer before: see taking().
+  std::vector<std::string> takes{};
 };
 
 /// The outputs of each layer are the inputs of the next.
@@ -100,9 +109,32 @@ Layer layer(std::string name, const H& holder) {
   return layer(std::move(name), holder.ptr());
 }
 
+/// Keeps an output of the layer for a layer further on, under a name. The output goes
+/// to the next layer all the same. A model is wired once, and may then be cut anywhere:
+/// what is saved in one stage and taken in another travels there by itself.
+///
+///     saving(layer("down0", Down(8)), "skip0"),
+///     ...
+///     taking(layer("up0", [up](const Tensors& in) -> Tensors {
+///       return {up->forward(at::cat({in[0], in[1]}, 1))};
+///     }, up.ptr()), {"skip0"})
+Layer saving(Layer layer, std::string name, size_t output = 0);
+/// Gives the layer what was saved under these names, in this order, after the outputs
+/// of the layer before it.
+Layer taking(Layer layer, std::vector<std::string> names);
+
 /// InvalidArgument unless there is a layer, all have a function, and no two have one
 /// name. A name may be empty if the layer is alone.
 void check_layers(const LayerList& layers);
+
+/// For the layers of a whole model: InvalidArgument unless every skip is saved once,
+/// and by a layer before each that takes it, and is taken.
+void check_skips(const LayerList& layers);
+
+/// The names that these layers save, and those that they take and do not save
+/// themselves; each once, in order.
+std::vector<std::string> saved_skips(const LayerList& layers);
+std::vector<std::string> taken_skips(const LayerList& layers);
 
 /// What the layers train, and what they keep; each tensor once, under its first name.
 NamedTensors parameters(const LayerList& layers);
@@ -111,7 +143,13 @@ NamedTensors buffers(const LayerList& layers);
 /// The elements of all parameters of a layer.
 int64_t count_parameters(const Layer& layer);
 
-/// Runs the layers one after the other.
+/// What has been saved by name.
+using NamedSkips = std::map<std::string, at::Tensor>;
+
+/// One layer: takes from `skips`, and saves there.
+Tensors run_layer(const Layer& layer, Tensors inputs, NamedSkips& skips);
+
+/// Runs the layers of a whole model one after the other.
 Tensors run_layers(const LayerList& layers, const Tensors& inputs);
 
 }  // namespace trireme::pipe

@@ -1,5 +1,6 @@
 // Which tensors go from which stage to which.
 #pragma once
+#include <string>
 #include <vector>
 
 #include "trireme/pipe/stage_module.h"
@@ -7,11 +8,15 @@
 
 namespace trireme::pipe {
 
-/// An output that does not go to the next stage but past it. The stage `to` gets it
-/// behind the outputs of the stage before it, in the order in which the connections are
-/// given.
+/// An output that does not go to the next stage but past it, by its number: for stages
+/// that are cut once and for all. (Layers name what they save and take, wherever the
+/// model is cut: see saving() and taking() in layers.h.)
 ///
 ///     PipelineOptions{.skips = {{.from = 0, .output = 1, .to = 3}}}
+///
+/// The inputs of a stage are, in this order: the outputs of the stage before it; what
+/// comes by these connections, in the order in which they are given; the side inputs;
+/// and what its layers take by name.
 struct SkipConnection {
   int from = 0;
   int output = 0;
@@ -19,12 +24,23 @@ struct SkipConnection {
   bool operator==(const SkipConnection&) const = default;
 };
 
+/// What a stage saves and takes by name; see StageModule.
+struct StageSkips {
+  std::vector<std::string> saved{};
+  std::vector<std::string> taken{};
+};
+
 /// The ways between all stages, as each of them sees it. Both ends number a stage's
 /// edges alike: the neighbour first, then those of skip connections.
 class Links {
  public:
-  /// InvalidArgument unless every connection leads past at least one stage.
-  Links(int stages, std::vector<SkipConnection> skips);
+  /// `named` has an entry a stage, or is empty. InvalidArgument unless every connection
+  /// leads past at least one stage, and every name that is taken is saved once, in a
+  /// stage before.
+  Links(
+      int stages,
+      const std::vector<SkipConnection>& skips,
+      const std::vector<StageSkips>& named = {});
 
   size_t stages() const { return in_.size(); }
 
@@ -32,14 +48,20 @@ class Links {
     int to = 0;
     /// The outputs that go there; none for the next stage, which gets all others.
     std::vector<size_t> outputs{};
+    /// Of what the stage saves by name, that which goes there.
+    std::vector<size_t> saved{};
   };
   const std::vector<Out>& out(int stage) const;
   /// The stages that inputs come from, in order.
   const std::vector<int>& in(int stage) const;
 
-  /// What came by skip connections, edge by edge, in the order in which the connections
-  /// were given: the k-th argument behind those of the stage before is number
-  /// skip_order(stage)[k] of them.
+  /// How many tensors a stage saves and takes by name: the last ones of its outputs and
+  /// of its inputs.
+  size_t saved(int stage) const;
+  size_t taken(int stage) const;
+
+  /// What came by skip connections and by name, edge by edge, in the order in which the
+  /// stage gets it: the k-th of these arguments is number skip_order(stage)[k] of them.
   const std::vector<size_t>& skip_order(int stage) const;
 
   /// Where a neighbour stands in in() or out().
@@ -47,33 +69,55 @@ class Links {
   size_t out_edge(int stage, int to) const;
 
   /// Calls `visit` with the number of each output that takes an edge, of `count`
-  /// outputs. InvalidArgument if a connection names one that is not there.
+  /// outputs; of the last stage, which has no edges, with each: its output is the loss.
+  /// InvalidArgument if a connection names one that is not there.
   template <class Visit>
   void for_each_output(int stage, size_t edge, size_t count, Visit&& visit) const {
-    if (edge == 0) {
+    if (out(stage).empty()) {
       for (size_t output = 0; output < count; ++output)
-        if (!is_skip(stage, output))
-          visit(output);
+        visit(output);
       return;
     }
-    for (const size_t output : out(stage)[edge].outputs) {
-      if (output >= count)
-        throw_missing(stage, edge, count);
+    const Out& way = out(stage)[edge];
+    const size_t plain = plain_outputs(stage, count);
+    if (edge == 0)
+      for (size_t output = 0; output < plain; ++output)
+        if (!is_skip(stage, output))
+          visit(output);
+    for (const size_t output : way.outputs) {
+      if (output >= plain)
+        throw_missing(stage, edge, plain);
       visit(output);
     }
+    for (const size_t saved : way.saved)
+      visit(plain + saved);
   }
 
   /// What schedules have to know.
   std::vector<sched::StageEdge> extra_edges() const;
 
  private:
+  /// One tensor of a stage's tail of inputs: from which stage, and the how many-th of
+  /// that edge's.
+  struct Arrival {
+    int from = 0;
+    size_t number = 0;
+  };
+  Out& edge_to(int from, int to);
+  void add_skip(const SkipConnection& skip);
+  void add_named(const std::vector<StageSkips>& named);
   std::vector<size_t> find_skip_order(int stage) const;
+  size_t plain_outputs(int stage, size_t count) const;
   bool is_skip(int stage, size_t output) const;
   [[noreturn]] void throw_missing(int stage, size_t edge, size_t count) const;
 
-  std::vector<SkipConnection> skips_;
   std::vector<std::vector<Out>> out_;
   std::vector<std::vector<int>> in_;
+  std::vector<size_t> saved_;
+  std::vector<size_t> taken_;
+  /// By stage, in the order in which it gets them.
+  std::vector<std::vector<Arrival>> skipped_;
+  std::vector<std::vector<Arrival>> named_;
   std::vector<std::vector<size_t>> skip_order_;
 };
 

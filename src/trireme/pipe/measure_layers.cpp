@@ -86,6 +86,7 @@ class Subject {
       weight_bytes_ += static_cast<double>(tensor.nbytes());
   }
 
+  // Its inputs hold what it takes by name.
   Tensors forward() const { return layer_.forward(inputs_); }
 
   sched::LayerCosts measure(const MeasureOptions& options) {
@@ -190,9 +191,10 @@ std::vector<sched::LayerCosts> measure_layers(
     const Tensors& example_inputs,
     const MeasureOptions& options) {
   check_layers(layers);
+  check_skips(layers);
   if (options.rounds < 1 || options.warmup < 0)
     throw InvalidArgument(text(
-        "[pipe] wanted at least 1 round and no less than 0 to warm up, got ",
+        "[pipe] expected at least 1 round and no less than 0 to warm up, got ",
         options.rounds,
         " and ",
         options.warmup));
@@ -200,10 +202,15 @@ std::vector<sched::LayerCosts> measure_layers(
   const c10::AutoGradMode with_grad(true);
   std::vector<sched::LayerCosts> costs;
   Tensors inputs = as_inputs(example_inputs);
+  NamedSkips skips;
   for (const Layer& each : layers) {
+    for (const std::string& name : each.takes)
+      inputs.push_back(as_inputs({skips.at(name)})[0]);
     Subject subject(each, inputs);
     costs.push_back(subject.measure(options));
     inputs = as_inputs(subject.forward());
+    for (const Layer::Saved& one : each.saves)
+      skips[one.name] = inputs.at(one.output);
   }
   return costs;
 }

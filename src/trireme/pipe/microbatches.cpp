@@ -20,13 +20,13 @@ int64_t dim_of(const at::Tensor& tensor, int64_t dim, const std::string& where) 
     throw InvalidArgument(text(
         "[pipe] ",
         where,
-        ": wanted a tensor with dims, got one of 0 dims; replicate "
+        ": expected a tensor with dims, got one of 0 dims; replicate "
         "it (SplitSpec), fold it or take the equal one (MergeSpec)"));
   if (dim < -dims || dim >= dims)
     throw InvalidArgument(text(
         "[pipe] ",
         where,
-        ": wanted a dim in [",
+        ": expected a dim in [",
         -dims,
         ", ",
         dims,
@@ -41,7 +41,7 @@ int64_t dim_of(const at::Tensor& tensor, int64_t dim, const std::string& where) 
 void check_spec_count(size_t specs, size_t tensors) {
   if (specs != 0 && specs != tensors)
     throw InvalidArgument(text(
-        "[pipe] wanted a spec for each of ",
+        "[pipe] expected a spec for each of ",
         tensors,
         " tensors or none at all, got ",
         specs,
@@ -58,7 +58,7 @@ std::vector<at::Tensor> cut(
     throw InvalidArgument(text(
         "[pipe] tensor ",
         number,
-        " of the batch: wanted at least ",
+        " of the batch: expected at least ",
         pieces,
         " rows for as many microbatches, got ",
         tensor.size(dim),
@@ -155,7 +155,7 @@ class Column {
   [[noreturn]] void refuse(
       const std::string& wanted, const std::string& got, const char* remedy) const {
     throw InvalidArgument(text(
-        "[pipe] tensor ", number_, ": wanted ", wanted, ", got ", got, "; ", remedy));
+        "[pipe] tensor ", number_, ": expected ", wanted, ", got ", got, "; ", remedy));
   }
 
   size_t number_;
@@ -168,7 +168,7 @@ std::vector<Tensors> split(
     const Tensors& batch, int microbatches, const std::vector<SplitSpec>& specs) {
   if (microbatches < 1)
     throw InvalidArgument(
-        text("[pipe] wanted at least 1 microbatch, got ", microbatches));
+        text("[pipe] expected at least 1 microbatch, got ", microbatches));
   check_spec_count(specs.size(), batch.size());
   std::vector<Tensors> out(static_cast<size_t>(microbatches));
   for (size_t i = 0; i < batch.size(); ++i) {
@@ -182,12 +182,12 @@ std::vector<Tensors> split(
 
 Tensors merge(const std::vector<Tensors>& chunks, const std::vector<MergeSpec>& specs) {
   if (chunks.empty())
-    throw InvalidArgument("[pipe] wanted at least 1 chunk to merge, got none");
+    throw InvalidArgument("[pipe] expected at least 1 chunk to merge, got none");
   const size_t tensors = chunks[0].size();
   for (size_t i = 1; i < chunks.size(); ++i)
     if (chunks[i].size() != tensors)
       throw InvalidArgument(text(
-          "[pipe] wanted chunks with as many tensors each, got ",
+          "[pipe] expected chunks with as many tensors each, got ",
           tensors,
           " in chunk 0 and ",
           chunks[i].size(),

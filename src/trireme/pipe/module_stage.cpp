@@ -12,13 +12,35 @@ namespace {
 
 class LayerStage : public StageModule {
  public:
-  explicit LayerStage(LayerList layers) : layers_(std::move(layers)) {
+  explicit LayerStage(LayerList layers)
+      : layers_(std::move(layers)),
+        saved_(pipe::saved_skips(layers_)),
+        taken_(pipe::taken_skips(layers_)) {
     check_layers(layers_);
   }
 
+  // What it takes by name comes last, and so does what it saves.
   Tensors forward(const Tensors& inputs) override {
-    return run_layers(layers_, inputs);
+    if (inputs.size() < taken_.size())
+      throw InvalidArgument(text(
+          "[pipe] expected ",
+          taken_.size(),
+          " tensors that other stages save, got ",
+          inputs.size(),
+          " inputs in all; run the stage in a pipeline"));
+    const auto plain = inputs.end() - static_cast<std::ptrdiff_t>(taken_.size());
+    NamedSkips skips;
+    for (size_t i = 0; i < taken_.size(); ++i)
+      skips[taken_[i]] = plain[static_cast<std::ptrdiff_t>(i)];
+    Tensors tensors(inputs.begin(), plain);
+    for (const Layer& each : layers_)
+      tensors = run_layer(each, std::move(tensors), skips);
+    for (const std::string& name : saved_)
+      tensors.push_back(skips[name]);
+    return tensors;
   }
+  std::vector<std::string> saved_skips() const override { return saved_; }
+  std::vector<std::string> taken_skips() const override { return taken_; }
   NamedTensors parameters() const override { return pipe::parameters(layers_); }
   NamedTensors buffers() const override { return pipe::buffers(layers_); }
 
@@ -57,6 +79,8 @@ class LayerStage : public StageModule {
 
  private:
   LayerList layers_;
+  std::vector<std::string> saved_;
+  std::vector<std::string> taken_;
 };
 
 class FunctionStage : public StageModule {
@@ -66,7 +90,7 @@ class FunctionStage : public StageModule {
         parameters_(std::move(parameters)),
         buffers_(std::move(buffers)) {
     if (!forward_)
-      throw InvalidArgument("[pipe] wanted a function for a stage, got none");
+      throw InvalidArgument("[pipe] expected a function for a stage, got none");
     std::set<std::string> names;
     for (const NamedTensors* tensors : {&parameters_, &buffers_})
       for (const auto& [name, tensor] : *tensors)
@@ -82,15 +106,15 @@ class FunctionStage : public StageModule {
       const std::string& name, const at::Tensor& tensor, std::set<std::string>& names) {
     if (name.empty() || !names.insert(name).second)
       throw InvalidArgument(text(
-          "[pipe] wanted tensors of a stage with names of their own, got \"",
+          "[pipe] expected tensors of a stage with names of their own, got \"",
           name,
           name.empty() ? "\"" : "\" twice"));
     if (!tensor.defined())
       throw InvalidArgument(text(
-          "[pipe] wanted a tensor \"", name, "\" of a stage, got an undefined one"));
+          "[pipe] expected a tensor \"", name, "\" of a stage, got an undefined one"));
     if (!tensor.is_leaf())
       throw InvalidArgument(text(
-          "[pipe] wanted a leaf for \"",
+          "[pipe] expected a leaf for \"",
           name,
           "\", got the result of ",
           tensor.grad_fn()->name(),

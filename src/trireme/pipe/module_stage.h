@@ -30,7 +30,7 @@ StagePtr make_stage(
 }
 
 /// A stage of one module, with forward(Tensor) -> Tensor or forward(Tensors) ->
-/// Tensors. Names are those in the module, behind `prefix` if there is one.
+/// Tensors. Names are those in the module, after `prefix` if there is one.
 template <class M>
 StagePtr make_stage(std::shared_ptr<M> module, std::string prefix = {}) {
   return make_stage(LayerList{layer(std::move(prefix), std::move(module))});

@@ -1,5 +1,10 @@
 #include "trireme/pipe/pipeline.h"
 
+#include <algorithm>
+#include <array>
+#include <tuple>
+
+#include <ATen/Functions.h>
 #include <ATen/core/grad_mode.h>
 
 #include "trireme/comm/collectives.h"
@@ -7,6 +12,7 @@
 #include "trireme/memory/account.h"
 #include "trireme/pipe/agree.h"
 #include "trireme/pipe/channel_book.h"
+#include "trireme/pipe/clock_offset.h"
 #include "trireme/pipe/core_share.h"
 #include "trireme/pipe/failure.h"
 #include "trireme/pipe/named_tensors.h"
@@ -14,11 +20,26 @@
 #include "trireme/pipe/stage_owners.h"
 #include "trireme/pipe/step_data.h"
 #include "trireme/pipe/tied_gradients.h"
+#include "trireme/sched/action_text.h"
 #include "trireme/sched/index.h"
 
 namespace trireme::pipe {
 
 namespace {
+
+constexpr std::array kShardKinds = {
+    sched::ActionKind::Unshard,
+    sched::ActionKind::Reshard,
+    sched::ActionKind::ReduceGrad};
+
+bool has_kind(const sched::Schedule& schedule, sched::ActionKind kind) {
+  return std::any_of(
+      schedule.actions.begin(), schedule.actions.end(), [kind](const auto& list) {
+        return std::any_of(list.begin(), list.end(), [kind](const auto& action) {
+          return action.kind() == kind;
+        });
+      });
+}
 
 /// All stages of a rank in evaluation mode, for as long as it lives.
 class EvaluationMode {
@@ -48,9 +69,13 @@ struct Pipeline::Impl {
       PipelineOptions given)
       : options(std::move(given)), has_loss(static_cast<bool>(loss)) {
     join(outer, stages);
+    Links links(
+        static_cast<int>(place.rank_of_stage.size()),
+        options.skips,
+        gather_skips(stages, group, place.rank_of_stage.size()));
     runtime = std::make_unique<Runtime>(
         std::move(stages),
-        Links(static_cast<int>(place.rank_of_stage.size()), options.skips),
+        std::move(links),
         RuntimeOptions{
             .loss = std::move(loss),
             .sync = options.sync.get(),
@@ -78,6 +103,10 @@ struct Pipeline::Impl {
       bool keep_outputs,
       const sched::Schedule* schedule = nullptr);
   const Program& use(const sched::Schedule& schedule);
+  /// Whether the schedule needs UNSHARD, RESHARD and REDUCE_GRAD.
+  bool shards() const;
+  void check_handled(sched::ActionKind kind) const;
+  void share_losses(StepData& data) const;
   StepResult result(StepData data) const;
   void tell_others(const std::string& why) const;
 
@@ -90,14 +119,20 @@ struct Pipeline::Impl {
   /// Null if nothing is tied.
   std::unique_ptr<TiedGradients> tied;
   std::unique_ptr<Runtime> runtime;
-  /// By number of microbatches and whether it trains.
-  std::map<std::pair<int, bool>, Program> programs;
+  /// By number of microbatches, whether it trains, and whether it has actions on
+  /// shards.
+  std::map<std::tuple<int, bool, bool>, Program> programs;
   /// One that was given for a step.
   std::optional<Program> other;
   /// Of the last step.
   const Program* last = nullptr;
   memory::MemoryAccount account;
   bool overlap_at_once = false;
+  /// Where the ranks run, and how this one's clock differs from the first one's.
+  std::vector<RankCores> cores;
+  ClockOffset clock;
+  /// What the others hear of a step that has failed.
+  std::string failure;
   /// In this group; and those that random numbers go by.
   int64_t steps = 0;
   int64_t trained_steps = 0;
@@ -109,7 +144,7 @@ void Pipeline::Impl::join(const comm::Group& outer, const std::vector<Stage>& st
   tied.reset();
   channels.reset();
   group = outer.split(0, outer.rank());
-  channels.emplace(group);
+  channels.emplace(group, options.channel_bytes);
   place = {group.rank(), find_owners(stages, group), group.members()};
   agree(group, [&] { check_stages(stages, options, place.rank_of_stage); });
   if (!options.tied.empty())
@@ -121,9 +156,11 @@ void Pipeline::Impl::join(const comm::Group& outer, const std::vector<Stage>& st
         *options.store);
   if (options.sync)
     options.sync->leave_to_finish(tied ? tied->leaves() : std::vector<at::Tensor>());
-  const double cores = cores_per_rank(group);
-  overlap_at_once = options.overlap == OverlapMode::AtOnce ||
-                    (options.overlap == OverlapMode::Auto && cores >= 2);
+  cores = gather_cores(group, own_cores());
+  clock = measure_offset(group, cores);
+  overlap_at_once =
+      options.overlap == OverlapMode::AtOnce ||
+      (options.overlap == OverlapMode::Auto && cores_per_rank(cores) >= 2);
   steps = 0;
   failed = false;
 }
@@ -135,14 +172,36 @@ const Program& Pipeline::Impl::use(const sched::Schedule& schedule) {
   return *other;
 }
 
+bool Pipeline::Impl::shards() const {
+  return options.sync ||
+         std::any_of(kShardKinds.begin(), kShardKinds.end(), [&](auto k) {
+           return runtime->uses(k);
+         });
+}
+
+/// A lowered schedule is carried out as it is: what it lacks would never be called.
+void Pipeline::Impl::check_handled(sched::ActionKind kind) const {
+  const bool shard =
+      std::find(kShardKinds.begin(), kShardKinds.end(), kind) != kShardKinds.end();
+  if (shard && options.custom && options.custom->lowered &&
+      !has_kind(*options.custom, kind))
+    throw InvalidArgument(text(
+        "[pipe] expected a schedule with ",
+        sched::token(kind),
+        " to put something in its place, got the lowered schedule ",
+        options.custom->name,
+        " without it; add it there, or give a schedule without messages"));
+}
+
 /// Made once for each number of microbatches.
 const Program& Pipeline::Impl::program(int microbatches, bool trains) {
-  const auto known = programs.find({microbatches, trains});
+  const std::tuple key{microbatches, trains, shards()};
+  const auto known = programs.find(key);
   if (known != programs.end())
     return known->second;
   return programs
       .emplace(
-          std::pair{microbatches, trains},
+          key,
           prepare(
               trains ? make_schedule(options, place.rank_of_stage, microbatches)
                      : forward_schedule(place.rank_of_stage, microbatches)))
@@ -155,15 +214,14 @@ Program Pipeline::Impl::prepare(sched::Schedule schedule) const {
   check_splittable(schedule, runtime->stages());
   return make_program(
       std::move(schedule),
-      {.sharding = options.sync != nullptr,
-       .max_active_stages = options.max_active_stages});
+      {.sharding = shards(), .max_active_stages = options.max_active_stages});
 }
 
 /// Runs the step; whatever goes wrong here, the other ranks hear of it.
 void Pipeline::Impl::carry_out(const Program& program, StepData& data) {
   account.reset_peak();
   const memory::AccountScope scope(account);
-  auto opened = channels->open(program, {.step = data.step, .call = data.call});
+  auto opened = channels->open(program);
   try {
     runtime->run(program, std::move(opened), group.rank(), data);
     if (tied && program.trains)
@@ -172,6 +230,8 @@ void Pipeline::Impl::carry_out(const Program& program, StepData& data) {
       options.sync->finish();
     if (data.keep_outputs)
       data.merged = merge(data.outputs, options.output_specs);
+    if (options.share_losses && data.call != StepCall::ForwardOnly)
+      share_losses(data);
     // A step is done on all ranks or on none: a rank that is through before another one
     // fails must not go on to its optimizer. The first rank of a schedule is mostly the
     // last to end and the next to begin, so this costs next to nothing.
@@ -184,8 +244,30 @@ void Pipeline::Impl::carry_out(const Program& program, StepData& data) {
         .awaited_from = runtime->awaited_from(),
         .members = place.members};
     runtime->clear();
-    throw_failure(program, at, std::current_exception());
+    const std::exception_ptr error = std::current_exception();
+    failure = describe_failure(program, at, error_text(error));
+    throw_failure(program, at, error);
   }
+}
+
+/// From the rank of the last stage to all. A dtype's numbers are exact as doubles.
+void Pipeline::Impl::share_losses(StepData& data) const {
+  const int root = place.rank_of_stage.back();
+  const auto count = static_cast<int64_t>(last->schedule.microbatches);
+  at::Tensor row = at::zeros({count + 1}, at::kDouble);
+  auto* numbers = row.mutable_data_ptr<double>();
+  if (place.rank == root) {
+    numbers[0] = static_cast<double>(data.losses[0].scalar_type());
+    for (int64_t m = 0; m < count; ++m)
+      numbers[m + 1] = data.losses[sched::index(m)].item<double>();
+  }
+  comm::broadcast(group, row, root);
+  if (place.rank == root)
+    return;
+  data.losses.clear();
+  for (int64_t m = 0; m < count; ++m)
+    data.losses.push_back(
+        at::full({}, numbers[m + 1], static_cast<at::ScalarType>(numbers[0])));
 }
 
 StepData Pipeline::Impl::run(
@@ -211,24 +293,28 @@ StepData Pipeline::Impl::run(
     const int microbatches =
         given != nullptr ? given->microbatches : count_microbatches(batch, options);
     StepData data = make_step_data(batch, options, place, microbatches, purpose);
-    data.keep_outputs = keep_outputs && place.has(place.last_stage());
+    data.keep_outputs =
+        batch.return_outputs.value_or(keep_outputs) && place.has(place.last_stage());
     data.outputs.resize(data.keep_outputs ? sched::index(microbatches) : 0);
     data.step = steps;
     data.call = purpose.call;
     data.random_step = batch.step.value_or(trained_steps);
     data.with_extras = given == nullptr;
+    for (const Stage& stage : runtime->stages())
+      data.auxiliary[stage.index].resize(sched::index(microbatches));
     last = given != nullptr ? &use(*given) : &program(microbatches, purpose.trains);
     carry_out(*last, data);
     ++steps;
     if (last->trains && given == nullptr)
       ++trained_steps;
     return data;
-  } catch (const std::exception& error) {
+  } catch (...) {
     failed = true;
     channels.reset();  // with what is still under way in them
     if (tied)
       tied->clear();
-    tell_others(error.what());
+    tell_others(failure.empty() ? error_text(std::current_exception()) : failure);
+    failure.clear();
     if (options.sync)
       options.sync->abandon();  // after the others were told why
     throw;
@@ -242,7 +328,16 @@ void Pipeline::Impl::tell_others(const std::string& why) const {
 }
 
 StepResult Pipeline::Impl::result(StepData data) const {
-  return {.losses = std::move(data.losses), .outputs = std::move(data.merged)};
+  std::erase_if(data.auxiliary, [](const auto& stage) {
+    return std::none_of(
+        stage.second.begin(), stage.second.end(), [](const at::Tensor& loss) {
+          return loss.defined();
+        });
+  });
+  return {
+      .losses = std::move(data.losses),
+      .outputs = std::move(data.merged),
+      .auxiliary = std::move(data.auxiliary)};
 }
 
 Pipeline::Pipeline(
@@ -264,7 +359,7 @@ StepResult Pipeline::step(const Batch& batch) {
 }
 
 StepResult Pipeline::step(const Tensors& inputs, const Tensors& targets) {
-  return step({.inputs = inputs, .targets = targets});
+  return step({.inputs = inputs, .targets = targets, .on_all_ranks = true});
 }
 
 StepResult Pipeline::evaluate(const Batch& batch) {
@@ -318,10 +413,22 @@ void Pipeline::rejoin(const comm::Group& group) {
 }
 
 void Pipeline::replace(sched::ActionKind kind, ActionHandler handler) {
+  if (handler)
+    impl_->check_handled(kind);
   impl_->runtime->replace(kind, std::move(handler));
 }
 
 void Pipeline::add_after(const sched::Action& action, std::function<void()> extra) {
+  sched::for_each_half(action, [this](const sched::Action& half) {
+    if (!impl_->place.has(half.stage()))
+      throw InvalidArgument(text(
+          "[pipe] expected an action of a stage of ",
+          rank_text(impl_->place.rank, impl_->place.members),
+          ", got ",
+          sched::to_string(half),
+          "; add it on the rank that has the stage"));
+  });
+  impl_->check_handled(action.kind());
   impl_->runtime->add(action, std::move(extra));
 }
 
@@ -353,9 +460,12 @@ StepReport Pipeline::report(const std::optional<sched::Costs>& costs) const {
     throw InvalidArgument(
         "[pipe] expected a step to report on, got none yet; call step() first");
   StepReport report{.schedule = impl_->last->schedule};
+  // Clocks drift, so this is asked anew.
+  impl_->clock = measure_offset(impl_->group, impl_->cores);
   for (RankRecord& record : gather_records(
            impl_->group,
-           {.timeline = timeline(), .peak_bytes = impl_->account.peak()})) {
+           {.timeline = shifted(timeline(), impl_->clock),
+           .peak_bytes = impl_->account.peak()})) {
     report.timelines.push_back(std::move(record.timeline));
     report.peak_bytes.push_back(record.peak_bytes);
   }

@@ -17,10 +17,10 @@ using sched::ActionKind;
 using sched::index;
 
 template <class Predicate>
-bool has_action(const sched::Schedule& schedule, Predicate&& wanted) {
+bool has_action(const sched::Schedule& schedule, Predicate&& is_it) {
   for (const auto& list : schedule.actions)
     for (const Action& action : list)
-      if (wanted(action.kind()))
+      if (is_it(action.kind()))
         return true;
   return false;
 }
@@ -34,6 +34,37 @@ std::vector<int> find_last_backward(const sched::Schedule& schedule) {
           last[index(half.stage())] = static_cast<int>(i);
       });
   return last;
+}
+
+/// The most activations of each stage that live at once, from F to the end of B or W.
+std::vector<int64_t> find_peaks(const sched::Schedule& schedule) {
+  std::vector<int64_t> live(schedule.rank_of_stage.size()), most(live.size());
+  for (const auto& list : schedule.actions)
+    for (const Action& action : list)
+      // Of an overlap the forward comes first.
+      sched::for_each_half(action, [&](const Action& half) {
+        int64_t& now = live[index(half.stage())];
+        if (half.kind() == ActionKind::Forward)
+          most[index(half.stage())] = std::max(most[index(half.stage())], ++now);
+        else if (sched::gives_weight_grad(half.kind()))
+          --now;
+      });
+  return most;
+}
+
+/// An activation that has been sent is held while it lives in the stage that made it or
+/// in the one that takes it, and a gradient while the activation lives that it is of.
+std::vector<int64_t> find_most_held(
+    const sched::Schedule& lowered, const sched::ChannelMap& map) {
+  const std::vector<int64_t> peaks = find_peaks(lowered);
+  std::vector<int64_t> held(map.channels().size());
+  for (int stage = 0; stage < lowered.stages(); ++stage) {
+    for (const auto& use : map.uses({ActionKind::SendForward, stage, 0}))
+      held[index(use.channel)] += peaks[index(stage)] + peaks[index(use.other)];
+    for (const auto& use : map.uses({ActionKind::SendBackward, stage, 0}))
+      held[index(use.channel)] += peaks[index(use.other)];
+  }
+  return held;
 }
 
 }  // namespace
@@ -55,7 +86,7 @@ Program make_program(sched::Schedule schedule, const ProgramOptions& options) {
                                       {.sharding = options.sharding,
                                        .max_active_stages = options.max_active_stages,
                                        .late_receives = true});
-  const sched::Proof proof = sched::prove(lowered);
+  const sched::Proof proof = sched::prove(lowered, {.messages = kChannelMessages});
   if (!proof.holds)
     throw InvalidArgument(text(
         "[pipe] expected a schedule that cannot lock up, got ",
@@ -67,9 +98,11 @@ Program make_program(sched::Schedule schedule, const ProgramOptions& options) {
       .channels = sched::ChannelMap(schedule),
       .trains = has_backward(schedule),
   };
-  for (const sched::ChannelUse& use : proof.channels)
-    program.capacity.push_back(static_cast<int>(
-        std::clamp<int64_t>(use.most_in_flight, 1, std::numeric_limits<int>::max())));
+  if (program.trains)
+    program.most_held = find_most_held(program.schedule, program.channels);
+  program.most_held.resize(proof.channels.size(), std::numeric_limits<int64_t>::max());
+  for (size_t i = 0; i < proof.channels.size(); ++i)
+    program.most_held[i] = std::min(program.most_held[i], proof.channels[i].messages);
   program.last_backward = find_last_backward(program.schedule);
   return program;
 }

@@ -1,5 +1,6 @@
-// A schedule made ready to run: lowered, proved, its channels measured.
+// A schedule made ready to run: lowered and proved.
 #pragma once
+#include <cstdint>
 #include <vector>
 
 #include "trireme/sched/channels.h"
@@ -7,12 +8,19 @@
 
 namespace trireme::pipe {
 
+/// The room of every channel, in messages: 64 KiB of slots. A step that sends no more
+/// than this over each of its channels never waits to send; one that sends more may
+/// wait, and its proof counts with that.
+inline constexpr int kChannelMessages = 4096;
+
 /// What the ranks of one step carry out.
 struct Program {
   sched::Schedule schedule;
   sched::ChannelMap channels;
-  /// How many messages each channel has to hold so that no send ever waits.
-  std::vector<int> capacity;
+  /// By channel: no more messages than this are sent and not yet given back at once, in
+  /// whatever order the ranks get their turns. What a stage has received lives until
+  /// its last backward of that microbatch has ended.
+  std::vector<int64_t> most_held;
   /// Whether it has backwards; otherwise it is for evaluation.
   bool trains = true;
   /// The last B or W of each stage, as a place in its rank's list; -1 without backward.
@@ -25,8 +33,9 @@ struct ProgramOptions {
   int max_active_stages = 3;
 };
 
-/// Lowers the schedule, if it is not yet, and proves that it cannot lock up where a
-/// receive waits only when its message is needed. InvalidArgument says what is wrong.
+/// Lowers the schedule, if it is not yet, and proves that it cannot lock up where
+/// channels hold kChannelMessages and a receive waits only when its message is needed.
+/// InvalidArgument says what is wrong.
 Program make_program(sched::Schedule schedule, const ProgramOptions& options = {});
 
 /// Whether it trains.

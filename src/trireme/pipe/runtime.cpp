@@ -1,8 +1,10 @@
 #include "trireme/pipe/runtime.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "trireme/core/error.h"
+#include "trireme/sched/action_text.h"
 #include "trireme/sched/index.h"
 
 namespace trireme::pipe {
@@ -16,7 +18,24 @@ struct Runtime::Context final : ActionContext {
       : runtime(r), what(a), body(std::move(d)) {}
   const Action& action() const override { return what; }
   StageModule& module() const override { return runtime.module(what.stage()); }
+  const StepData& data() const override { return *runtime.data_; }
   void run() override { body(); }
+  void run_forward() override {
+    check_overlap();
+    runtime.time_half(what.forward_half(), runtime.executor_, runtime.forward_time_);
+  }
+  void run_backward() override {
+    check_overlap();
+    runtime.time_half(
+        what.backward_half(), runtime.second_executor_, runtime.backward_time_);
+  }
+  void check_overlap() const {
+    if (what.kind() != ActionKind::Overlap)
+      throw InvalidArgument(text(
+          "[pipe] expected an overlap to run half of, got ",
+          sched::to_string(what),
+          "; call run()"));
+  }
 
   Runtime& runtime;
   const Action& what;
@@ -170,9 +189,16 @@ void Runtime::replace(ActionKind kind, ActionHandler handler) {
   if (sched::is_send(kind) || sched::is_receive(kind) || kind == ActionKind::Bubble)
     throw InvalidArgument(
         "[pipe] expected a computation or an action on shards to replace, got a "
-        "message "
-        "or a bubble; messages are the pipeline's own");
+        "message or a bubble; messages are the pipeline's own");
   replaced_[index(static_cast<int>(kind))] = std::move(handler);
+}
+
+bool Runtime::uses(ActionKind kind) const {
+  if (replaced_[index(static_cast<int>(kind))])
+    return true;
+  return std::any_of(extras_.begin(), extras_.end(), [kind](const auto& extra) {
+    return extra.first.kind() == kind;
+  });
 }
 
 void Runtime::add(const Action& after, std::function<void()> extra) {

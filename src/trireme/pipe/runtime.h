@@ -15,6 +15,7 @@
 #include "trireme/memory/account.h"
 #include "trireme/pipe/cell.h"
 #include "trireme/pipe/channel_book.h"
+#include "trireme/pipe/forward_context.h"
 #include "trireme/pipe/links.h"
 #include "trireme/pipe/overlap_thread.h"
 #include "trireme/pipe/program.h"
@@ -57,6 +58,8 @@ struct StepData {
   std::vector<at::Tensor> losses;
   std::vector<Tensors> outputs;
   Tensors merged;
+  /// By stage of this rank, one a microbatch: the sum of what add_loss() has added.
+  std::map<int, std::vector<at::Tensor>> auxiliary;
 };
 
 struct RuntimeOptions {
@@ -75,8 +78,16 @@ class ActionContext {
   /// The action; a half of an overlap only if the overlap itself is not replaced.
   virtual const sched::Action& action() const = 0;
   virtual StageModule& module() const = 0;
+  /// The step as this rank sees it, cut into microbatches: inputs on the rank of the
+  /// first stage; targets, weights and the losses so far on that of the last one.
+  virtual const StepData& data() const = 0;
   /// What the pipeline would have done.
   virtual void run() = 0;
+  /// The halves of an overlap, one by one; run() runs both. A handler that calls these
+  /// calls each once, in any order, or at once on two threads. InvalidArgument for any
+  /// other action.
+  virtual void run_forward() = 0;
+  virtual void run_backward() = 0;
 };
 using ActionHandler = std::function<void(ActionContext&)>;
 
@@ -111,6 +122,8 @@ class Runtime {
   void set_overlap(bool at_once) { overlap_at_once_ = at_once; }
   /// Runs instead of the pipeline's own; null puts it back.
   void replace(sched::ActionKind kind, ActionHandler handler);
+  /// Whether anything of the program's own happens at actions of this kind.
+  bool uses(sched::ActionKind kind) const;
   /// Runs after an action of every step.
   void add(const sched::Action& after, std::function<void()> extra);
 
@@ -158,6 +171,8 @@ class Runtime {
   void weight_grad(int stage, int microbatch, autograd::Executor& executor);
   void hand_over_gradients(int stage, int microbatch, Tensors gradients);
   Tensors gradients_for(int stage, int microbatch, size_t edge) const;
+  void keep_auxiliary(int stage, int microbatch, Tensors losses);
+  ForwardContext context(int stage, int microbatch) const;
 
   bool is_local(int stage) const {
     return local_of_stage_[static_cast<size_t>(stage)] >= 0;

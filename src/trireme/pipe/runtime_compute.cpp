@@ -34,11 +34,17 @@ void Runtime::forward(int stage, int microbatch) {
       .seed = options_.seed,
       .step = static_cast<uint64_t>(data_->random_step),
       .first_sample = static_cast<uint64_t>(cell(stage, microbatch).first_sample)});
+  Tensors auxiliary;
+  const ForwardScope scope(context(stage, microbatch), &auxiliary);
   Tensors outputs = module(stage).forward(inputs);
   if (is_last(stage)) {
+    // What it saves by name was for its own layers.
+    outputs.resize(outputs.size() - std::min(outputs.size(), links_.saved(stage)));
     finish_last_stage(stage, microbatch, outputs);
+    keep_auxiliary(stage, microbatch, std::move(auxiliary));
     return;
   }
+  keep_auxiliary(stage, microbatch, std::move(auxiliary));
   if (program_->trains)
     keep_roots(stage, microbatch, outputs);
   cell(stage, microbatch).outputs = std::move(outputs);
@@ -72,10 +78,44 @@ Tensors Runtime::collect_inputs(int stage, int microbatch) {
         order.begin(), order.end(), skipped, [&](size_t i) { return by_edge[i]; });
   }
   if (const auto side = data_->side_inputs.find(stage);
-      side != data_->side_inputs.end())
-    for (const at::Tensor& tensor : side->second[index(microbatch)])
-      inputs.push_back(tensor);
+      side != data_->side_inputs.end()) {
+    const Tensors& here_alone = side->second[index(microbatch)];
+    // What the stage takes by name comes last.
+    inputs.insert(
+        inputs.end() - static_cast<std::ptrdiff_t>(links_.taken(stage)),
+        here_alone.begin(),
+        here_alone.end());
+  }
   return inputs;
+}
+
+ForwardContext Runtime::context(int stage, int microbatch) const {
+  return {
+      .stage = stage,
+      .microbatch = microbatch,
+      .microbatches = program_->schedule.microbatches,
+      .step = data_->random_step};
+}
+
+void Runtime::keep_auxiliary(int stage, int microbatch, Tensors losses) {
+  if (losses.empty())
+    return;
+  auto& sums = data_->auxiliary.at(stage);
+  at::Tensor& sum = sums[index(microbatch)];
+  for (const at::Tensor& loss : losses) {
+    if (program_->trains && !loss.requires_grad())
+      throw InvalidArgument(text(
+          "[pipe] expected an auxiliary loss that can be differentiated for stage ",
+          stage,
+          ", microbatch ",
+          microbatch,
+          ", got one without a gradient; compute it from what is trained, outside of "
+          "checkpointed blocks"));
+    const at::Tensor value = loss.detach().reshape({});
+    sum = sum.defined() ? sum + value : value;
+  }
+  if (program_->trains)
+    cell(stage, microbatch).auxiliary = std::move(losses);
 }
 
 void Runtime::keep_roots(int stage, int microbatch, const Tensors& outputs) {
@@ -116,8 +156,8 @@ void Runtime::finish_last_stage(int stage, int microbatch, const Tensors& output
         ", got one without a gradient; compute it from the outputs, without detach()"));
   Cell& here = cell(stage, microbatch);
   here.roots = {gradient_edge(loss)};
-  here.output_gradients = {
-      {true, {root_gradient(loss, data_->loss_weights[index(microbatch)])}}};
+  here.loss_weight = data_->loss_weights[index(microbatch)];
+  here.output_gradients = {{true, {root_gradient(loss, here.loss_weight)}}};
 }
 
 at::Tensor Runtime::root_gradient(const at::Tensor& loss, double weight) {
@@ -162,7 +202,7 @@ autograd::Roots Runtime::take_roots(int stage, int microbatch) {
     size_t i = 0;
     links_.for_each_output(stage, edge, here.roots.size(), [&](size_t output) {
       at::Tensor& gradient = gradients[i++];
-      // Nothing came of this output: what lies behind it is not run at all, as in one
+      // Nothing came of this output: what led to it is not run at all, as in one
       // process.
       if (!gradient.defined())
         return;
@@ -170,12 +210,19 @@ autograd::Roots Runtime::take_roots(int stage, int microbatch) {
       roots.gradients.push_back(std::move(gradient));
     });
   }
+  for (const at::Tensor& loss : here.auxiliary) {
+    roots.edges.push_back(gradient_edge(loss));
+    roots.gradients.push_back(
+        at::full(loss.sizes(), here.loss_weight, loss.detach().options()));
+  }
+  here.auxiliary.clear();
   here.roots.clear();
   here.output_gradients.clear();
   return roots;
 }
 
 void Runtime::backward(int stage, int microbatch, Executor& executor) {
+  const ForwardScope scope(context(stage, microbatch));
   Cell& here = cell(stage, microbatch);
   Tensors gradients = executor.backward(
       take_roots(stage, microbatch), {.inputs = here.leaves, .store = store_});
@@ -185,6 +232,7 @@ void Runtime::backward(int stage, int microbatch, Executor& executor) {
 }
 
 void Runtime::input_grad(int stage, int microbatch, Executor& executor) {
+  const ForwardScope scope(context(stage, microbatch));
   Cell& here = cell(stage, microbatch);
   const autograd::PassOptions options{.inputs = here.leaves, .store = store_};
   autograd::Roots roots = take_roots(stage, microbatch);
@@ -199,6 +247,7 @@ void Runtime::input_grad(int stage, int microbatch, Executor& executor) {
 }
 
 void Runtime::weight_grad(int stage, int microbatch, Executor& executor) {
+  const ForwardScope scope(context(stage, microbatch));
   Cell& here = cell(stage, microbatch);
   if (auto work = std::exchange(here.own_weights, nullptr))
     work();
@@ -225,6 +274,7 @@ void Runtime::hand_over_gradients(int stage, int microbatch, Tensors gradients) 
       continue;
     }
     Cell& there = cell(to, microbatch);
+    there.loss_weight = here.loss_weight;
     there.output_gradients.resize(links_.out(to).size());
     there.output_gradients[links_.out_edge(to, stage)] = {
         true, gradients_for(stage, microbatch, edge)};

@@ -1,4 +1,6 @@
 // What a rank sends and receives; the rest of Runtime is in runtime.cpp.
+#include <cstring>
+
 #include "trireme/core/error.h"
 #include "trireme/pipe/runtime.h"
 #include "trireme/sched/action_text.h"
@@ -16,6 +18,20 @@ Cell::Arrival& arrival(std::vector<Cell::Arrival>& edges, size_t count, size_t e
   if (edges.size() < count)
     edges.resize(count);
   return edges[edge];
+}
+
+/// The weight of the loss goes back with the gradients, for auxiliary losses.
+std::string weight_bytes(double weight) {
+  std::string bytes(sizeof(weight), '\0');
+  std::memcpy(bytes.data(), &weight, sizeof(weight));
+  return bytes;
+}
+
+double read_weight(const std::string& bytes) {
+  double weight = 0;
+  TRIREME_ASSERT(bytes.size() == sizeof(weight));
+  std::memcpy(&weight, bytes.data(), sizeof(weight));
+  return weight;
 }
 
 }  // namespace
@@ -79,6 +95,8 @@ void Runtime::receive_next(size_t channel) {
   if (forward)
     here.first_sample = got.first_sample;
   channels_[channel]->check(got, stamp(next.stage, next.microbatch));
+  if (!forward)
+    here.loss_weight = read_weight(message.header.bytes);
   Cell::Arrival& place = forward ? arrival(
                                        here.inputs,
                                        links_.in(next.stage).size(),
@@ -97,15 +115,17 @@ void Runtime::send(const Action& action) {
   const bool forward = action.kind() == ActionKind::SendForward;
   for (const sched::ChannelMap::Use& use : program_->channels.uses(action)) {
     comm::Message message{.header = {.word = stamp(stage, microbatch).to_word()}};
-    if (forward)
+    if (forward) {
       links_.for_each_output(
           stage,
           links_.out_edge(stage, use.other),
           here.outputs.size(),
           [&](size_t output) { message.tensors.push_back(here.outputs[output]); });
-    else
+    } else {
+      message.header.bytes = weight_bytes(here.loss_weight);
       message.tensors =
           gradients_for(stage, microbatch, links_.in_edge(stage, use.other));
+    }
     channels_[index(use.channel)]->send(message);
   }
   // What has left is needed no more; the gradient edge is enough.

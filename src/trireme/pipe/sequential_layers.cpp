@@ -26,7 +26,7 @@ void check_takes_one_tensor(AnyModule& module, const std::string& name) {
     throw InvalidArgument(text(
         "[pipe] layer \"",
         name,
-        "\": wanted a module that takes one tensor, got ",
+        "\": expected a module that takes one tensor, got ",
         c10::demangle(module.type_info().name()),
         " (",
         complaint,
@@ -39,7 +39,7 @@ at::Tensor take_tensor(AnyValue&& value, const std::string& name) {
   throw InvalidArgument(text(
       "[pipe] layer \"",
       name,
-      "\": wanted a module that returns one tensor, got ",
+      "\": expected a module that returns one tensor, got ",
       c10::demangle(value.type_info().name()),
       "; make the layer with a function of Tensors instead"));
 }
@@ -50,7 +50,7 @@ LayerList layers_of(const torch::nn::Sequential& model, const std::string& prefi
   const auto children = model->named_children();
   if (children.size() != model->size())
     throw InvalidArgument(text(
-        "[pipe] wanted a Sequential with a name for each of its ",
+        "[pipe] expected a Sequential with a name for each of its ",
         model->size(),
         " modules, got ",
         children.size(),

@@ -25,7 +25,7 @@ int number_of(const LayerList& layers, const SplitPoint& point) {
     names.push_back(each.name);
   }
   throw InvalidArgument(text(
-      "[pipe] wanted a split point at a layer of the list, got ",
+      "[pipe] expected a split point at a layer of the list, got ",
       to_text(point),
       "; the layers are ",
       list_names(names)));
@@ -37,7 +37,7 @@ int place_of(const LayerList& layers, const SplitPoint& point) {
       number_of(layers, point) + (point.where == SplitPoint::Where::End ? 1 : 0);
   if (place == 0 || place == static_cast<int>(layers.size()))
     throw InvalidArgument(text(
-        "[pipe] wanted split points with layers on both sides, got ",
+        "[pipe] expected split points with layers on both sides, got ",
         to_text(point),
         ", which leaves an empty stage; remove it"));
   return place;
@@ -46,7 +46,7 @@ int place_of(const LayerList& layers, const SplitPoint& point) {
 void check_stage_count(const LayerList& layers, int64_t stages) {
   if (stages < 1 || stages > static_cast<int64_t>(layers.size()))
     throw InvalidArgument(text(
-        "[pipe] wanted between 1 and ",
+        "[pipe] expected between 1 and ",
         layers.size(),
         " stages, one for each layer at most, got ",
         stages,
@@ -59,7 +59,7 @@ void check_ranges(const LayerList& layers, const std::vector<LayerRange>& ranges
     const LayerRange& range = ranges[stage];
     if (range.first != at || range.last <= at)
       throw InvalidArgument(text(
-          "[pipe] wanted ranges that follow one another, none empty, got [",
+          "[pipe] expected ranges that follow one another, none empty, got [",
           range.first,
           ", ",
           range.last,
@@ -71,7 +71,7 @@ void check_ranges(const LayerList& layers, const std::vector<LayerRange>& ranges
   }
   if (at != static_cast<int>(layers.size()))
     throw InvalidArgument(text(
-        "[pipe] wanted ranges of all ",
+        "[pipe] expected ranges of all ",
         layers.size(),
         " layers, got those up to ",
         at));
@@ -84,7 +84,7 @@ void check_apart(const std::vector<LayerList>& stages) {
     return;
   const TiedParameter &first = tied[0].places[0], &second = tied[0].places[1];
   throw InvalidArgument(text(
-      "[pipe] wanted each parameter in one stage, got \"",
+      "[pipe] expected each parameter in one stage, got \"",
       second.name,
       "\" of stage ",
       second.stage,
@@ -119,7 +119,7 @@ std::vector<LayerList> split_at(
     const auto [at, is_new] = places.emplace(place_of(layers, point), point);
     if (!is_new)
       throw InvalidArgument(text(
-          "[pipe] wanted each split point once, got ",
+          "[pipe] expected each split point once, got ",
           to_text(at->second),
           " and ",
           to_text(point),
@@ -159,7 +159,7 @@ std::vector<LayerList> split_by_costs(
     const SplitOptions& options) {
   if (costs.size() != layers.size())
     throw InvalidArgument(text(
-        "[pipe] wanted costs of ",
+        "[pipe] expected costs of ",
         layers.size(),
         " layers, got ",
         costs.size(),
@@ -169,7 +169,7 @@ std::vector<LayerList> split_by_costs(
     // A file may leave names out.
     if (!costs[i].name.empty() && costs[i].name != layers[i].name)
       throw InvalidArgument(text(
-          "[pipe] wanted costs of layer ",
+          "[pipe] expected costs of layer ",
           i,
           ", \"",
           layers[i].name,
@@ -186,6 +186,7 @@ std::vector<LayerList> split_ranges(
     const std::vector<LayerRange>& ranges,
     const SplitOptions& options) {
   check_layers(layers);
+  check_skips(layers);
   check_ranges(layers, ranges);
   std::vector<LayerList> stages;
   for (const LayerRange& range : ranges)

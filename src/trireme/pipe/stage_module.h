@@ -30,9 +30,17 @@ class StageModule {
   StageModule& operator=(const StageModule&) = delete;
   virtual ~StageModule() = default;
 
-  /// Computes the outputs of one microbatch. The inputs are those of the stage before,
-  /// then those of skip connections, then the side inputs of this stage.
+  /// Computes the outputs of one microbatch. The inputs are the outputs of the stage
+  /// before, then those of skip connections, then the side inputs of this stage, then
+  /// what it takes by name.
   virtual Tensors forward(const Tensors& inputs) = 0;
+
+  /// Tensors for stages further on, by name: the last ones of its outputs, in this
+  /// order. Who takes them is found when the pipeline is made; the others do not see
+  /// them.
+  virtual std::vector<std::string> saved_skips() const { return {}; }
+  /// Those that it takes of stages before: the last ones of its inputs, in this order.
+  virtual std::vector<std::string> taken_skips() const { return {}; }
 
   /// What is trained, and what is only kept; names are those of the whole model.
   virtual NamedTensors parameters() const { return {}; }

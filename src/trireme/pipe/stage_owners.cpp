@@ -66,6 +66,33 @@ std::vector<int> check_owners(
   return owners;
 }
 
+std::vector<StageSkips> gather_skips(
+    const std::vector<Stage>& stages, const comm::Group& group, size_t stage_count) {
+  // A row is (stage, saved or taken, length, letters) again and again.
+  std::vector<int64_t> mine;
+  const auto add = [&mine](int stage, bool saved, const std::string& name) {
+    mine.insert(mine.end(), {stage, saved ? 1 : 0, static_cast<int64_t>(name.size())});
+    mine.insert(mine.end(), name.begin(), name.end());
+  };
+  for (const Stage& stage : stages) {
+    for (const std::string& name : stage.module->saved_skips())
+      add(stage.index, true, name);
+    for (const std::string& name : stage.module->taken_skips())
+      add(stage.index, false, name);
+  }
+  std::vector<StageSkips> all(stage_count);
+  for (const std::vector<int64_t>& row : gather_rows(group, mine))
+    for (size_t at = 0; at < row.size();) {
+      StageSkips& stage = all[index(row[at])];
+      std::vector<std::string>& names = row[at + 1] != 0 ? stage.saved : stage.taken;
+      std::string& name = names.emplace_back();
+      const size_t end = at + 3 + index(row[at + 2]);
+      for (at += 3; at < end; ++at)
+        name.push_back(static_cast<char>(row[at]));
+    }
+  return all;
+}
+
 namespace {
 
 sched::Schedule make_named(
@@ -73,7 +100,7 @@ sched::Schedule make_named(
     const std::vector<int>& rank_of_stage,
     int microbatches) {
   if (sched::is_auto(options.schedule)) {
-    sched::SearchProblem problem{
+    sched::OrderProblem problem{
         .rank_of_stage = rank_of_stage,
         .microbatches = microbatches,
         .costs = options.costs};
@@ -145,6 +172,11 @@ void check_stages(
     throw InvalidArgument(
         "[pipe] expected a store for gradients, got none; leave the option as it is, "
         "which means .grad");
+  if (options.channel_bytes < 0)
+    throw InvalidArgument(text(
+        "[pipe] expected channel_bytes of at least 0, got ",
+        options.channel_bytes,
+        "; 0 means no bound"));
   StageShapes known;
   for (const Stage& stage : stages) {
     if (!stage.module)

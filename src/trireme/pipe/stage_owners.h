@@ -19,6 +19,10 @@ std::vector<int> check_owners(
     const std::vector<std::vector<int64_t>>& stages_of_rank,
     const std::vector<int>& members = {});
 
+/// What every stage saves and takes by name, on all ranks. Collective.
+std::vector<StageSkips> gather_skips(
+    const std::vector<Stage>& stages, const comm::Group& group, size_t stage_count);
+
 /// The compute-only schedule (or, for a custom one, whatever it is) for so many
 /// microbatches. InvalidArgument if it wants other stages, or elsewhere.
 sched::Schedule make_schedule(

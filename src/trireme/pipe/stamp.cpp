@@ -10,11 +10,7 @@ std::string call_text(const Stamp& stamp) {
 }
 
 std::string message_text(const Stamp& stamp) {
-  return text(
-      stamp.microbatch == Stamp::kMoves ? text("the move to a larger channel")
-                                        : text("microbatch ", stamp.microbatch),
-      " in step ",
-      stamp.step);
+  return text("microbatch ", stamp.microbatch, " in step ", stamp.step);
 }
 
 }  // namespace
@@ -33,8 +29,8 @@ std::string to_text(StepCall call) {
   return "something else";
 }
 
-void refuse_stamp(const Stamp& got, const Stamp& wanted, const StampEnds& ends) {
-  const Stamp cut = Stamp::from_word(wanted.to_word());
+void refuse_stamp(const Stamp& got, const Stamp& expected, const StampEnds& ends) {
+  const Stamp cut = Stamp::from_word(expected.to_word());
   if (got.call != cut.call || got.microbatches != cut.microbatches)
     throw InvalidArgument(text(
         "[pipe] expected ",

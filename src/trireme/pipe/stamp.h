@@ -18,9 +18,6 @@ struct Stamp {
   static constexpr int64_t kCallMask = 0x3;
   static constexpr int64_t kCountMask = 0x3FFF;
   static constexpr int64_t kSampleMask = 0xFFFFFFF;
-  /// The microbatch of a message that is about the channel: its sender moves to a
-  /// larger one.
-  static constexpr int64_t kMoves = kCountMask;
 
   int64_t step = 0;
   StepCall call = StepCall::Step;
@@ -55,9 +52,9 @@ struct StampEnds {
   std::string receiver;
 };
 
-/// Throws InvalidArgument for a message that is not the one that the receiver wants:
+/// Throws InvalidArgument for a message that is not the one that the receiver expects:
 /// says which rank calls what.
 [[noreturn]] void refuse_stamp(
-    const Stamp& got, const Stamp& wanted, const StampEnds& ends);
+    const Stamp& got, const Stamp& expected, const StampEnds& ends);
 
 }  // namespace trireme::pipe

@@ -15,6 +15,8 @@ using sched::index;
 struct Part {
   std::string name;
   int stage = 0;
+  /// It is given on ranks that have no use for it, too.
+  bool on_all_ranks = false;
 };
 
 std::string where(const RankPlace& place, const Part& part) {
@@ -38,11 +40,14 @@ std::vector<Tensors> cut(
     const Part& part) {
   if (whole.empty() && lists.empty())
     return {};
+  if (part.on_all_ranks && !place.has(part.stage))
+    return {};
   if (!place.has(part.stage))
     throw InvalidArgument(text(
         "[pipe] expected no ",
         where(place, part),
-        ", got some; give them on the rank that has the stage alone"));
+        ", got some; give them on the rank that has the stage alone, or set "
+        "Batch::on_all_ranks"));
   if (!whole.empty() && !lists.empty())
     throw InvalidArgument(text(
         "[pipe] expected ",
@@ -111,7 +116,7 @@ std::vector<double> loss_weights(
           "; a mean needs something to divide by"));
   }
   for (double& weight : weights)
-    weight *= options.loss_scale / total;
+    weight *= batch.loss_scale.value_or(options.loss_scale) / total;
   return weights;
 }
 
@@ -147,8 +152,8 @@ StepData make_step_data(
     int microbatches,
     const StepPurpose& purpose) {
   StepData data;
-  const Part inputs{"inputs", 0};
-  const Part targets{"targets", place.last_stage()};
+  const Part inputs{"inputs", 0, batch.on_all_ranks};
+  const Part targets{"targets", place.last_stage(), batch.on_all_ranks};
   data.inputs =
       cut(batch.inputs,
           batch.input_microbatches,
@@ -181,13 +186,15 @@ StepData make_step_data(
           stage,
           "; correct the stage"));
     const auto specs = options.side_specs.find(stage);
-    data.side_inputs[stage] = cut(
+    std::vector<Tensors> mine = cut(
         given.first,
         given.second,
         specs == options.side_specs.end() ? std::vector<SplitSpec>() : specs->second,
         microbatches,
         place,
-        {text("side inputs of stage ", stage), stage});
+        {text("side inputs of stage ", stage), stage, batch.on_all_ranks});
+    if (place.has(stage))
+      data.side_inputs[stage] = std::move(mine);
   }
 
   int64_t sample = batch.first_sample;

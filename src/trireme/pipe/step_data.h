@@ -33,9 +33,9 @@ struct StepPurpose {
 /// the options. InvalidArgument if they contradict one another or none is given.
 int count_microbatches(const Batch& batch, const PipelineOptions& options);
 
-/// Cuts the batch. InvalidArgument names the rank, the stage, what was wanted and what
-/// came: data on a rank that has no use for it, or none where it is needed, too few
-/// rows, lists of a wrong length.
+/// Cuts the batch. InvalidArgument names the rank, the stage, what was expected and
+/// what came: data on a rank that has no use for it, or none where it is needed, too
+/// few rows, lists of a wrong length.
 StepData make_step_data(
     const Batch& batch,
     const PipelineOptions& options,

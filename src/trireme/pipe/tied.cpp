@@ -19,7 +19,7 @@ const ParameterShape* find(
     throw InvalidArgument(text(
         "[pipe] tied parameter ",
         to_text(place),
-        ": wanted a stage in [0, ",
+        ": expected a stage in [0, ",
         stages,
         "), got ",
         place.stage));
@@ -35,7 +35,7 @@ const ParameterShape* find(
   throw InvalidArgument(text(
       "[pipe] tied parameter ",
       to_text(place),
-      ": wanted a parameter of stage ",
+      ": expected a parameter of stage ",
       place.stage,
       ", got a name that it does not have; it has ",
       list_names(names)));
@@ -48,7 +48,7 @@ std::string describe(const ParameterShape& shape) {
 void check_one(const Tied& tied, int stages, const StageShapes& known) {
   if (tied.places.size() < 2)
     throw InvalidArgument(text(
-        "[pipe] wanted at least two places for a tied parameter, got ",
+        "[pipe] expected at least two places for a tied parameter, got ",
         to_text(tied),
         "; name every stage that holds it"));
   const ParameterShape* first = nullptr;
@@ -62,7 +62,7 @@ void check_one(const Tied& tied, int stages, const StageShapes& known) {
       first_place = &place;
     } else if (shape->sizes != first->sizes || shape->dtype != first->dtype) {
       throw InvalidArgument(text(
-          "[pipe] wanted tied parameters of one shape and dtype, got ",
+          "[pipe] expected tied parameters of one shape and dtype, got ",
           to_text(*first_place),
           " of ",
           describe(*first),
@@ -82,7 +82,7 @@ void check_named_once(const std::vector<Tied>& tied) {
       const auto [at, is_new] = seen.emplace(std::pair(place.stage, place.name), &each);
       if (!is_new)
         throw InvalidArgument(text(
-            "[pipe] wanted each place of tied parameters once, got ",
+            "[pipe] expected each place of tied parameters once, got ",
             to_text(place),
             at->second == &each ? " twice in one" : " in two",
             "; name all places of a parameter once, in one Tied"));
@@ -124,7 +124,7 @@ std::string to_text(const Tied& tied) {
   std::string places;
   for (const TiedParameter& place : tied.places)
     places += text(places.empty() ? "" : ", ", to_text(place));
-  return text("Tied{{", places, "}}");
+  return text("Tied{", places, "}");
 }
 
 }  // namespace trireme::pipe

@@ -1,8 +1,10 @@
 // Parameters that are one and the same in several stages.
 #pragma once
 #include <cstdint>
+#include <initializer_list>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
@@ -20,8 +22,12 @@ struct TiedParameter {
 
 /// Places that hold one parameter, as an embedding that is the output layer too.
 ///
-///     const Tied tied{{{0, "embed.weight"}, {3, "head.weight"}}};
+///     PipelineOptions{.tied = {{{0, "embed.weight"}, {3, "head.weight"}}}}
 struct Tied {
+  Tied() = default;
+  Tied(std::initializer_list<TiedParameter> all) : places(all) {}
+  Tied(std::vector<TiedParameter> all) : places(std::move(all)) {}
+
   std::vector<TiedParameter> places;
   bool operator==(const Tied&) const = default;
 };
@@ -49,7 +55,7 @@ void check_tied(const std::vector<Tied>& tied, int stages, const StageShapes& kn
 /// its first.
 std::vector<Tied> find_tied(const std::vector<NamedTensors>& parameters_of_stages);
 
-/// As it is written in a program: `Tied{{{0, "embed.weight"}, {3, "head.weight"}}}`.
+/// As it is written in a program: `Tied{{0, "embed.weight"}, {3, "head.weight"}}`.
 std::string to_text(const Tied& tied);
 
 }  // namespace trireme::pipe

@@ -41,7 +41,7 @@ bool is_blank(char c) {
   return c == ' ' || c == '\t' || c == '\r';
 }
 
-// Reads one action from left to right, and throws a TextFlaw at what is none.
+// Reads one action from left to right, and throws a TextFlaw where there is none.
 class ActionReader {
  public:
   explicit ActionReader(std::string_view text) : text_(text) {
@@ -144,7 +144,7 @@ class ActionReader {
     throw TextFlaw{
         .column = at_ + 1,
         .what = trireme::text(
-            "wanted ",
+            "expected ",
             wanted,
             ", got ",
             done() ? std::string("the end") : in_quotes(text_.substr(at_)),

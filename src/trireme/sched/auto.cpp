@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <optional>
-#include <strings.h>
 
 #include "trireme/core/error.h"
 #include "trireme/sched/generate.h"
@@ -20,14 +19,14 @@ using Kind = ActionKind;
 
 [[noreturn]] void refuse(double memory_limit) {
   throw InvalidArgument(text(
-      "[sched] wanted a schedule that takes at most ",
+      "[sched] expected a schedule that takes at most ",
       memory_limit,
       " bytes a rank, got none; raise the limit, or use smaller microbatches"));
 }
 
 class Chooser {
  public:
-  explicit Chooser(const SearchProblem& problem)
+  explicit Chooser(const OrderProblem& problem)
       : problem_(problem),
         stages_(static_cast<int>(problem.rank_of_stage.size())),
         ranks_(count_ranks(problem.rank_of_stage)) {}
@@ -36,7 +35,6 @@ class Chooser {
   std::optional<AutoResult> run() {
     try_named();
     try_rules();
-    try_search();
     if (!found_)
       return std::nullopt;
     best_.makespan = join_backwards(best_.schedule, problem_.costs, kMostJoinSteps);
@@ -127,10 +125,10 @@ class Chooser {
                 .split = split,
                 .patience = patience};
             for (int rank = 0; rank < ranks_; ++rank) {
-              const int behind = ranks_ - rank;
+              const int from_here = ranks_ - rank;
               rules.caps.push_back(
-                  V * (shape == 0   ? behind
-                       : shape == 1 ? 2 * behind - 1
+                  V * (shape == 0   ? from_here
+                       : shape == 1 ? 2 * from_here - 1
                                     : 2 * ranks_));
             }
             attempt(rules);
@@ -149,32 +147,16 @@ class Chooser {
     }
   }
 
-  void try_search() {
-    // What a small pipeline needs for exhaustion, and a large one can afford.
-    const int size = stages_ * problem_.microbatches;
-    const int width = size <= 16 ? 200'000 : std::clamp(16'384 / size, 4, 512);
-    SearchOptions options{.width = width};
-    if (found_)
-      options.better_than = best_.makespan;
-    if (size > 16 && tries(kSearchBudget, int64_t{stages_} * stages_ * width) == 0)
-      return;
-    const SearchResult result = search(problem_, options);
-    if (result.schedule)
-      consider(*result.schedule, "search");
-    best_.exact = found_ && result.exact;
-  }
-
   // How often something can be tried that takes so much a microbatch.
   int64_t tries(int64_t budget, int64_t work) const {
     return budget / (work * problem_.microbatches);
   }
 
-  // About a second each.
+  // About a second.
   static constexpr int64_t kRulesBudget = 40'000'000;
-  static constexpr int64_t kSearchBudget = 4'000'000;
   static constexpr int64_t kMostJoinSteps = 20'000'000;
 
-  const SearchProblem& problem_;
+  const OrderProblem& problem_;
   int stages_;
   int ranks_;
   bool found_ = false;
@@ -183,16 +165,12 @@ class Chooser {
 
 }  // namespace
 
-std::optional<AutoResult> find_auto(const SearchProblem& problem) {
+std::optional<AutoResult> find_auto(const OrderProblem& problem) {
   check_problem(problem);
   return Chooser(problem).run();
 }
 
-bool is_auto(std::string_view name) {
-  return name.size() == 4 && ::strncasecmp(name.data(), "auto", 4) == 0;
-}
-
-AutoResult make_auto(const SearchProblem& problem) {
+AutoResult make_auto(const OrderProblem& problem) {
   auto result = find_auto(problem);
   if (!result)
     refuse(problem.memory_limit);
@@ -205,7 +183,7 @@ AutoResult make_auto(
   constexpr int64_t kMost = 1 << 20;
   if (size.ranks < 1 || V < 1 || V * size.ranks > kMost)
     throw InvalidArgument(text(
-        "[sched] wanted at least one rank and one stage a rank, and up to ",
+        "[sched] expected at least one rank and one stage a rank, and up to ",
         kMost,
         " stages, got ",
         size.ranks,

@@ -10,7 +10,7 @@ namespace trireme::sched {
 
 /// Messages keep their order on a channel, and channels are independent of one another.
 /// There is one for each pair of ranks and kind of message; and one more for each extra
-/// edge, whose messages are received later than they could be, behind others of their
+/// edge, whose messages are received later than they could be, after others of their
 /// ranks.
 struct Channel {
   int from = 0;

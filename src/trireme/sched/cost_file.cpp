@@ -19,7 +19,7 @@ constexpr int kVersion = 1;
 // Finds the place of the first error in a text that is no JSON: all exceptions name it
 // in words that are not ours, and some not at all.
 struct ErrorFinder : nlohmann::detail::json_sax_acceptor<Json> {
-  size_t byte = 1;  // counted from 1; behind the last one, if the text ends too early
+  size_t byte = 1;  // counted from 1; after the last one, if the text ends too early
   std::string reason;
 
   bool parse_error(
@@ -47,7 +47,7 @@ struct ErrorFinder : nlohmann::detail::json_sax_acceptor<Json> {
       line,
       ", column ",
       column,
-      ": wanted JSON, got what is none: ",
+      ": expected JSON, got text that is not: ",
       escaped(error.reason)));
 }
 
@@ -119,7 +119,7 @@ class Fields {
 
   [[noreturn]] void refuse(const std::string& wanted, const std::string& got) const {
     throw InvalidArgument(
-        text("[sched] ", where_, ": wanted ", wanted, ", got ", shortened(got)));
+        text("[sched] ", where_, ": expected ", wanted, ", got ", shortened(got)));
   }
 
  private:

@@ -14,8 +14,8 @@ namespace {
 template <class... What>
 void check_number(double value, const What&... what) {
   if (!std::isfinite(value) || value < 0)
-    throw InvalidArgument(
-        text("[sched] wanted ", what..., " to be a number of at least 0, got ", value));
+    throw InvalidArgument(text(
+        "[sched] expected ", what..., " to be a number of at least 0, got ", value));
 }
 
 void check_stage(const StageCosts& costs, size_t stage) {
@@ -32,7 +32,7 @@ void check_link(const Link& link, const Name&... name) {
   check_number(link.latency, "the latency of ", name...);
   if (!(link.bandwidth > 0))  // infinity is one, not a number is none
     throw InvalidArgument(text(
-        "[sched] wanted the bandwidth of ",
+        "[sched] expected the bandwidth of ",
         name...,
         " to be above 0, got ",
         link.bandwidth));
@@ -43,7 +43,7 @@ void check_link(const Link& link, const Name&... name) {
 void check_costs(const Costs& costs, int stages, int ranks) {
   if (costs.stages.size() != 1 && costs.stages.size() != static_cast<size_t>(stages))
     throw InvalidArgument(text(
-        "[sched] wanted the costs of ",
+        "[sched] expected the costs of ",
         stages,
         " stages (or of one, for all), got ",
         costs.stages.size()));
@@ -57,7 +57,7 @@ void check_costs(const Costs& costs, int stages, int ranks) {
         link.from >= 0 && link.to >= 0 && link.from < ranks && link.to < ranks;
     if (!exists || !known.emplace(link.from, link.to).second)
       throw InvalidArgument(text(
-          "[sched] wanted links between ranks 0 to ",
+          "[sched] expected links between ranks 0 to ",
           ranks - 1,
           ", every one once, got ",
           exists ? "twice the link" : "one",
@@ -70,7 +70,7 @@ void check_costs(const Costs& costs, int stages, int ranks) {
   check_number(costs.overlap_gain, "overlap_gain");
   if (costs.overlap_gain > 1)
     throw InvalidArgument(
-        text("[sched] wanted overlap_gain from 0 to 1, got ", costs.overlap_gain));
+        text("[sched] expected overlap_gain from 0 to 1, got ", costs.overlap_gain));
 }
 
 double cost_of(const Action& action, const Costs& costs) {

@@ -128,14 +128,14 @@ class CsvReader {
       throw InvalidArgument(text(
           "[sched] ",
           escaped(schedule_.name),
-          ": wanted a row of actions for each rank, got an empty file"));
+          ": expected a row of actions for each rank, got an empty file"));
     const auto& owners = schedule_.rank_of_stage;
     const auto missing = std::find(owners.begin(), owners.end(), -1);
     if (missing != owners.end())
       throw InvalidArgument(text(
           "[sched] ",
           escaped(schedule_.name),
-          ": wanted stages 0 to ",
+          ": expected stages 0 to ",
           owners.size() - 1,
           ", got no action of stage ",
           missing - owners.begin()));

@@ -15,9 +15,9 @@ namespace trireme::sched {
 std::string draw_grid(const Schedule& schedule, bool color);
 
 /// One SVG image, complete in itself, for light and dark backgrounds: a row a rank, a
-/// box a computation (two that share time lie one below the other); and of a lowered
-/// schedule an arrow a message, from when it leaves to when it is there. The simulation
-/// needs details.
+/// box a computation (two that share time lie one below the other), paler the later its
+/// stage is among those of its rank; and of a lowered schedule an arrow a message, from
+/// when it leaves to when it is there. The simulation needs details.
 std::string draw_svg(const Schedule& schedule, const Simulation& simulation);
 
 /// A Chrome trace, for Perfetto: a process a rank, an event a computation, an arrow a

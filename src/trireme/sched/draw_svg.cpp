@@ -15,9 +15,10 @@ constexpr double kGap = 4;        // between two of them
 constexpr double kArrowGap = 26;  // the same, with room for arrows
 constexpr double kLabel = 64;     // for "rank 12"
 constexpr double kTop = 34;       // for the title
-constexpr double kBottom = 30;    // for the legend; once more for that of messages
+constexpr double kBottom = 30;    // for a row of the legend
 constexpr double kShortest = 22;  // an action, while there is room
 constexpr double kMostWide = 1600;
+constexpr int kMostShades = 4;  // in the legend
 
 struct Look {
   ActionKind kind;
@@ -80,6 +81,7 @@ class Picture {
         simulation_(simulation),
         arrows_(!simulation.messages.empty()) {
     out_ << std::fixed << std::setprecision(2);
+    place_stages();
     const double makespan = simulation.makespan;
     if (makespan > 0)
       scale_ = std::min(makespan / shortest() * kShortest, kMostWide) / makespan;
@@ -107,15 +109,35 @@ class Picture {
     return least;
   }
 
-  // The top of a rank's row; behind the last one, where the legend begins.
+  // Which of its rank's stages each one is, in the order of the model.
+  void place_stages() {
+    std::vector<int> seen(static_cast<size_t>(schedule_.ranks()));
+    for (const int rank : schedule_.rank_of_stage) {
+      place_of_stage_.push_back(seen[static_cast<size_t>(rank)]++);
+      most_stages_ = std::max(most_stages_, place_of_stage_.back() + 1);
+    }
+  }
+
+  // What a box of a rank's first, second, ... stage is shaded with: the later, the
+  // paler. Nothing where every rank has one stage.
+  std::string shade(int place) const {
+    constexpr double kPalest = 0.4;
+    if (most_stages_ < 2)
+      return {};
+    return text(
+        " fill-opacity=\"", 1 - (1 - kPalest) * place / (most_stages_ - 1), "\"");
+  }
+
+  // The top of a rank's row; after the last one, where the legend begins.
   double top(int rank) const {
     return kTop + (kBar + (arrows_ ? kArrowGap : kGap)) * rank;
   }
   double bottom() const { return top(schedule_.ranks()); }
+  int legend_rows() const { return 1 + (arrows_ ? 1 : 0) + (most_stages_ > 1 ? 1 : 0); }
 
   void open() {
     const double width = std::max(kLabel + simulation_.makespan * scale_ + 12, 640.0);
-    const double height = bottom() + kBottom * (arrows_ ? 2 : 1);
+    const double height = bottom() + kBottom * legend_rows();
     out_ << "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"" << width
          << "\" height=\"" << height << "\" viewBox=\"0 0 " << width << " " << height
          << "\" role=\"img\">\n"
@@ -150,7 +172,8 @@ class Picture {
     out_ << "<g><title>" << to_string(timed.action) << " from " << text(timed.start)
          << " to " << text(timed.end) << "</title><rect class=\""
          << css_of(timed.action.kind()) << "\" x=\"" << x << "\" y=\"" << y
-         << "\" width=\"" << width << "\" height=\"" << height << "\"/>";
+         << "\" width=\"" << width << "\" height=\"" << height << "\""
+         << shade(place_of_stage_[static_cast<size_t>(timed.action.stage())]) << "/>";
     // Which microbatch, where there is room for it.
     if (width >= 9)
       out_ << "<text class=\"m\" x=\"" << x + width / 2 << "\" y=\"" << y + height / 2
@@ -209,6 +232,23 @@ class Picture {
     }
     if (arrows_)
       draw_arrow_legend();
+    if (most_stages_ > 1)
+      draw_stage_legend();
+  }
+
+  void draw_stage_legend() {
+    const int shown = std::min(most_stages_, kMostShades);
+    const double y = bottom() + kBottom * (legend_rows() - 1) + 10;
+    double x = kLabel;
+    for (int i = 0; i < shown; ++i) {
+      // Of many, the first ones and the last.
+      const int place = i + 1 == shown ? most_stages_ - 1 : i;
+      out_ << "<rect class=\"f\" x=\"" << x << "\" y=\"" << y
+           << "\" width=\"12\" height=\"12\"" << shade(place) << "/><text x=\""
+           << x + 17 << "\" y=\"" << y + 10 << "\">stage " << place + 1
+           << " of its rank</text>\n";
+      x += 140;
+    }
   }
 
   void draw_arrow_legend() {
@@ -227,6 +267,9 @@ class Picture {
   const Simulation& simulation_;
   /// Whether there are messages.
   bool arrows_;
+  /// By stage, and the most that a rank has.
+  std::vector<int> place_of_stage_;
+  int most_stages_ = 0;
   double scale_ = 1;
   std::ostringstream out_;
 };

@@ -7,6 +7,7 @@
 #include "trireme/core/error.h"
 #include "trireme/core/escape.h"
 #include "trireme/core/nearest.h"
+#include "trireme/sched/auto.h"
 #include "trireme/sched/generators.h"
 
 namespace trireme::sched {
@@ -170,6 +171,10 @@ constexpr std::array kMakers = {
         .rule = "at least two microbatches a rank"},
 };
 
+// Made for costs, by make_auto(), and so no Maker.
+constexpr ScheduleInfo kAuto{
+    .name = "Auto", .summary = "The order that suits measured costs", .splits = true};
+
 constexpr auto kInfos = [] {
   std::array<ScheduleInfo, kMakers.size()> infos{};
   for (size_t i = 0; i < infos.size(); ++i)
@@ -193,8 +198,9 @@ const Maker& find_maker(std::string_view name) {
     list += text(list.empty() ? "" : ", ", maker.info.name);
     names.emplace_back(maker.info.name);
   }
+  names.emplace_back(kAuto.name);
   throw InvalidArgument(text(
-      "[sched] wanted the name of a schedule (",
+      "[sched] expected the name of a schedule (",
       list,
       ", or Auto), got ",
       in_quotes(name),
@@ -204,7 +210,7 @@ const Maker& find_maker(std::string_view name) {
 void check_range(const char* what, int64_t value, int64_t least, int64_t most) {
   if (value < least || value > most)
     throw InvalidArgument(text(
-        "[sched] wanted ",
+        "[sched] expected ",
         what,
         " from ",
         least,
@@ -252,10 +258,10 @@ ScheduleSize checked_size(const Maker& maker, ScheduleSize size) {
         kMostActions);
   if (maker.legal != nullptr && !maker.legal(size.ranks, size.microbatches))
     throw InvalidArgument(text(
-        "[sched] ",
-        info.name,
-        " wanted ",
+        "[sched] expected ",
         maker.rule,
+        " for ",
+        info.name,
         ", got ",
         size.microbatches,
         " with ",
@@ -271,13 +277,21 @@ std::span<const ScheduleInfo> all_schedules() {
   return kInfos;
 }
 
+bool is_auto(std::string_view name) {
+  return same_name(name, kAuto.name);
+}
+
 const ScheduleInfo& find_schedule(std::string_view name) {
+  if (is_auto(name))
+    return kAuto;
   return kInfos[static_cast<size_t>(&find_maker(name) - kMakers.data())];
 }
 
-Schedule generate(std::string_view name, const ScheduleSize& wanted) {
+Schedule generate(std::string_view name, const ScheduleSize& given) {
+  if (is_auto(name))
+    return make_auto(given, CostFile{}).schedule;
   const Maker& maker = find_maker(name);
-  const ScheduleSize size = checked_size(maker, wanted);
+  const ScheduleSize size = checked_size(maker, given);
   const int P = size.ranks, V = size.stages_per_rank, M = size.microbatches;
   Schedule schedule{
       .name = maker.info.name,

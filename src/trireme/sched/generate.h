@@ -34,14 +34,19 @@ struct ScheduleInfo {
   bool in_torch = false;
 };
 
-/// All of them, in the order of the documentation.
+/// All that have an order of their own, in the order of the documentation: all but
+/// Auto.
 std::span<const ScheduleInfo> all_schedules();
 
-/// By name, letters large or small; InvalidArgument lists the names.
+/// By name, Auto included, letters large or small; InvalidArgument lists the names.
 const ScheduleInfo& find_schedule(std::string_view name);
 
-/// The compute-only schedule. InvalidArgument with the rule that is broken and the
-/// nearest value that is legal.
+/// Whether a schedule's name is Auto, letters large or small.
+bool is_auto(std::string_view name);
+
+/// The compute-only schedule; Auto is the one for equal stages and links without
+/// latency, and make_auto() takes the real costs. InvalidArgument with the rule that is
+/// broken and the nearest value that is legal.
 ///
 ///     Schedule s = generate("Interleaved1F1B", {.ranks = 4, .microbatches = 8,
 ///                                               .stages_per_rank = 2});

@@ -91,7 +91,7 @@ ActionList interleaved_1f1b(const RankPlace& at) {
   add_bubbles(list, at.rank);
   for (int i = 0; i < warm_up; ++i)
     forward(i);
-  if (warm_up > 0)  // torch waits behind a warm-up only
+  if (warm_up > 0)  // torch waits after a warm-up only
     add_bubbles(list, at.V * at.P + 2 * (at.P - 1 - at.rank) - (warm_up + at.rank));
   for (int i = warm_up; i < total; ++i) {
     forward(i);

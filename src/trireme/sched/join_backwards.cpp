@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "trireme/sched/clockwork.h"
+#include "trireme/sched/rank_clocks.h"
 
 namespace trireme::sched {
 namespace {
@@ -17,7 +17,7 @@ class Joiner {
   Joiner(Schedule& schedule, const Costs& costs, double limit, int64_t steps)
       : schedule_(schedule),
         costs_(costs),
-        clockwork_(schedule, costs),
+        clocks_(schedule, costs),
         limit_(limit),
         steps_(steps) {
     for (const auto& list : schedule.actions) {
@@ -33,7 +33,7 @@ class Joiner {
     return joined_;
   }
 
-  double makespan() const { return clockwork_.latest_clock(); }
+  double makespan() const { return clocks_.latest_clock(); }
   int64_t steps_left() const { return steps_; }
 
  private:
@@ -63,16 +63,15 @@ class Joiner {
     size_t& next = places_[index(rank)].next;
     while (next < list.size() && !is_compute(list[next].kind()))
       ++next;
-    return next < list.size() && clockwork_.inputs_there(list[next]) >= 0;
+    return next < list.size() && clocks_.inputs_there(list[next]) >= 0;
   }
 
   void carry_out(int rank, std::vector<int>& ready) {
     Place& place = places_[index(rank)];
     const Action& action = schedule_.actions[index(rank)][place.next++];
     const double cost = cost_of(action, costs_);
-    const double start =
-        std::max(clockwork_.inputs_there(action), clockwork_.clock(rank));
-    clockwork_.carry_out(rank, action, start, cost, [&](const Message& message) {
+    const double start = std::max(clocks_.inputs_there(action), clocks_.clock(rank));
+    clocks_.carry_out(rank, action, start, cost, [&](const Message& message) {
       ready.push_back(schedule_.owner(message.to));
     });
     place.work -= cost;
@@ -118,13 +117,13 @@ class Joiner {
     const auto before = places_;
     places_ = places;
     trying_ = true;
-    clockwork_.mark();
+    clocks_.mark();
     go_on();
-    const double end = clockwork_.latest_clock();
+    const double end = clocks_.latest_clock();
     bool ends = !late_ && end <= limit_;
     for (size_t rank = 0; rank < places_.size(); ++rank)
       ends = ends && places_[rank].next == schedule_.actions[rank].size();
-    clockwork_.turn_back();
+    clocks_.turn_back();
     places_ = before;
     trying_ = late_ = false;
     if (ends)
@@ -134,7 +133,7 @@ class Joiner {
 
   Schedule& schedule_;
   const Costs& costs_;
-  Clockwork clockwork_;
+  RankClocks clocks_;
   std::vector<Place> places_;
   /// The makespan so far.
   double limit_;

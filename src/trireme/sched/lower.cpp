@@ -133,11 +133,11 @@ std::vector<Action> add_reduce_grad(const std::vector<Action>& list, int microba
 Schedule lower(const Schedule& schedule, const LowerOptions& options) {
   if (schedule.lowered)
     throw InvalidArgument(
-        "[sched] wanted a compute-only schedule to lower, got one that has sends and "
+        "[sched] expected a compute-only schedule to lower, got one that has sends and "
         "receives already");
   if (options.max_active_stages < 1)
     throw InvalidArgument(text(
-        "[sched] wanted max_active_stages of at least 1, got ",
+        "[sched] expected max_active_stages of at least 1, got ",
         options.max_active_stages));
   validate(schedule);
   Schedule out = schedule;

@@ -21,7 +21,7 @@ struct LowerOptions {
 };
 
 /// The lowered schedule: torch's, for these defaults. InvalidArgument if the schedule
-/// is not valid, or if its ranks wait for one another in a circle whatever the buffers.
+/// is not valid, or if its ranks wait for one another in a cycle whatever the buffers.
 ///
 ///     Schedule program = lower(generate("1F1B", {.ranks = 2, .microbatches = 4}));
 Schedule lower(const Schedule& schedule, const LowerOptions& options = {});

@@ -4,9 +4,9 @@
 
 #include "trireme/core/error.h"
 #include "trireme/sched/action_text.h"
-#include "trireme/sched/circle.h"
 #include "trireme/sched/index.h"
 #include "trireme/sched/lower.h"
+#include "trireme/sched/wait_cycle.h"
 
 namespace trireme::sched {
 namespace {
@@ -38,7 +38,7 @@ class RankSet {
 
 // Walks all ranks in rounds, one action a rank and round; a message is sent and
 // received at the same point of this walk. So every list is a projection of one common
-// order, and no execution of the lists can wait in a circle, with whatever buffers. (A
+// order, and no execution of the lists can wait in a cycle, with whatever buffers. (A
 // stage with inputs from several ranks has one receive for all, at the last one's
 // point: the others' messages need a buffer until then.)
 class MessageWalk {
@@ -195,7 +195,7 @@ class MessageWalk {
       return stage < 0 ? -1 : in_.owner(stage);
     };
     std::string waiting;
-    for (const int rank : shortest_circle(in_.ranks(), next))
+    for (const int rank : shortest_cycle(in_.ranks(), next))
       waiting += text(
           waiting.empty() ? "" : ", ",
           "rank ",
@@ -208,9 +208,9 @@ class MessageWalk {
           in_.owner(awaited(rank)));
     if (!waiting.empty())
       throw InvalidArgument(text(
-          "[sched] wanted a schedule that can run, but ",
+          "[sched] expected a schedule that can run, but ",
           waiting,
-          ", and so on in a circle; no size of buffers helps: put the actions into "
+          ", and so on in a cycle; no size of buffers helps: put the actions into "
           "another order"));
   }
 

@@ -95,7 +95,7 @@ void check(
     const std::vector<double>& speeds) {
   if (rank_of_stage.empty() || costs.size() < rank_of_stage.size())
     throw InvalidArgument(text(
-        "[sched] wanted at least one layer a stage, got ",
+        "[sched] expected at least one layer a stage, got ",
         costs.size(),
         " layers for ",
         rank_of_stage.size(),
@@ -103,19 +103,20 @@ void check(
   for (const double cost : costs)
     if (!(cost >= 0) || std::isinf(cost))
       throw InvalidArgument(text(
-          "[sched] wanted costs of layers that are numbers of at least 0, got ", cost));
+          "[sched] expected costs of layers that are numbers of at least 0, got ",
+          cost));
   for (const int rank : rank_of_stage)
     if (rank < 0)
       throw InvalidArgument(
-          text("[sched] wanted ranks of stages of at least 0, got ", rank));
+          text("[sched] expected ranks of stages of at least 0, got ", rank));
   const int ranks = count_ranks(rank_of_stage);
   if (!speeds.empty() && static_cast<int>(speeds.size()) != ranks)
     throw InvalidArgument(
-        text("[sched] wanted the speeds of ", ranks, " ranks, got ", speeds.size()));
+        text("[sched] expected the speeds of ", ranks, " ranks, got ", speeds.size()));
   for (const double speed : speeds)
     if (!(speed > 0) || std::isinf(speed))
       throw InvalidArgument(
-          text("[sched] wanted speeds of ranks above 0, got ", speed));
+          text("[sched] expected speeds of ranks above 0, got ", speed));
 }
 
 // Makes the largest share smaller and smaller, from a first cut on: halves while that
@@ -176,7 +177,7 @@ double bottleneck(
   }
   if (!whole || at != static_cast<int>(costs.size()))
     throw InvalidArgument(text(
-        "[sched] wanted a run of layers for each of ",
+        "[sched] expected a run of layers for each of ",
         rank_of_stage.size(),
         " stages, all ",
         costs.size(),

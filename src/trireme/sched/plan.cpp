@@ -89,11 +89,12 @@ class Planner {
       }
     if (entries_.empty() && too_large_ > 0)
       throw InvalidArgument(
-          "[sched] wanted a pipeline that can be simulated in seconds, got one that is "
+          "[sched] expected a pipeline that can be simulated in seconds, got one that "
+          "is "
           "too large; take fewer ranks or microbatches");
     if (entries_.empty())
       throw InvalidArgument(text(
-          "[sched] wanted at least ",
+          "[sched] expected at least ",
           request_.ranks,
           " layers for ",
           request_.ranks,
@@ -223,7 +224,7 @@ Plan plan(const PlanRequest& request) {
   if (request.ranks < 1 || request.ranks > kMostRanks ||
       request.most_stages_per_rank < 1 || request.most_stages_per_rank > kMostStages)
     throw InvalidArgument(text(
-        "[sched] wanted 1 to ",
+        "[sched] expected 1 to ",
         kMostRanks,
         " ranks and up to 1 to ",
         kMostStages,
@@ -233,14 +234,15 @@ Plan plan(const PlanRequest& request) {
         request.most_stages_per_rank));
   if (std::isnan(request.memory_limit) || request.memory_limit < 0)
     throw InvalidArgument(text(
-        "[sched] wanted a memory limit of at least 0 bytes, got ",
+        "[sched] expected a memory limit of at least 0 bytes, got ",
         request.memory_limit));
   if (request.costs.costs.stages.empty() && request.costs.layers.empty())
-    throw InvalidArgument("[sched] wanted the costs of stages or layers, got neither");
+    throw InvalidArgument(
+        "[sched] expected the costs of stages or layers, got neither");
   for (const int count : request.microbatches)
     if (count < 1)
       throw InvalidArgument(
-          text("[sched] wanted at least one microbatch, got ", count));
+          text("[sched] expected at least one microbatch, got ", count));
   return Planner(request).run();
 }
 

@@ -4,10 +4,10 @@
 
 #include "trireme/core/error.h"
 #include "trireme/sched/action_text.h"
-#include "trireme/sched/circle.h"
-#include "trireme/sched/flight.h"
 #include "trireme/sched/index.h"
+#include "trireme/sched/message_order.h"
 #include "trireme/sched/validate.h"
+#include "trireme/sched/wait_cycle.h"
 
 namespace trireme::sched {
 namespace {
@@ -116,13 +116,13 @@ std::string wait_text(const Wait& wait) {
       wait.other);
 }
 
-std::string circle_text(const Run& run, const std::vector<Wait>& circle, int ranks) {
+std::string cycle_text(const Run& run, const std::vector<Wait>& cycle, int ranks) {
   std::string out;
-  for (const Wait& wait : circle)
+  for (const Wait& wait : cycle)
     out += text(out.empty() ? "" : ", ", wait_text(wait));
   if (!out.empty())
-    return text(out, ", and so on in a circle");
-  // No circle: somebody waits for a rank that has come to its end.
+    return text(out, ", and so on in a cycle");
+  // No cycle: somebody waits for a rank that has come to its end.
   for (int rank = 0; rank < ranks; ++rank)
     if (const auto wait = run.waits(rank); wait && !run.waits(wait->other))
       return text(wait_text(*wait), ", which has come to its end");
@@ -168,7 +168,7 @@ int64_t peak_activations(const std::vector<Action>& list) {
 Proof prove(const Schedule& lowered, const Buffers& buffers) {
   if (!lowered.lowered)
     throw InvalidArgument(
-        "[sched] wanted a lowered schedule to prove, got a compute-only one; lower() "
+        "[sched] expected a lowered schedule to prove, got a compute-only one; lower() "
         "it "
         "first");
   check_places(lowered);
@@ -176,36 +176,29 @@ Proof prove(const Schedule& lowered, const Buffers& buffers) {
   for (const auto& list : lowered.actions)
     proof.peak_activations.push_back(peak_activations(list));
   const ChannelMap map(lowered);
-  const Flights flights(lowered, map);
-  proof.why = flights.disorder();
+  const MessageOrder order(lowered, map);
+  proof.why = order.first_mismatch();
   if (!proof.why.empty())
     return proof;
+  int64_t most = 0;
+  for (size_t i = 0; i < map.channels().size(); ++i) {
+    proof.channels.push_back(
+        {.channel = map.channels()[i], .messages = order.messages(i)});
+    most = std::max(most, order.messages(i));
+  }
   Run run(lowered, map, buffers);
   proof.holds = run.finish();
-  int64_t most = 0;
-  for (size_t i = 0; i < map.channels().size(); ++i)
-    most = std::max(most, flights.messages(i));
-  if (!proof.holds) {
-    const auto next = [&run](int rank) {
-      const auto wait = run.waits(rank);
-      return wait ? wait->other : -1;
-    };
-    for (const int rank : shortest_circle(lowered.ranks(), next))
-      proof.circle.push_back(*run.waits(rank));
-    proof.why = text(
-        "with ",
-        to_string(buffers),
-        " ",
-        circle_text(run, proof.circle, lowered.ranks()));
-    proof.buffers_needed = smallest_buffers(lowered, map, most);
+  if (proof.holds)
     return proof;
-  }
-  const auto in_flight = flights.most_in_flight(buffers);
-  for (size_t i = 0; i < map.channels().size(); ++i)
-    proof.channels.push_back(
-        {.channel = map.channels()[i],
-         .messages = flights.messages(i),
-         .most_in_flight = in_flight[i]});
+  const auto next = [&run](int rank) {
+    const auto wait = run.waits(rank);
+    return wait ? wait->other : -1;
+  };
+  for (const int rank : shortest_cycle(lowered.ranks(), next))
+    proof.cycle.push_back(*run.waits(rank));
+  proof.why = text(
+      "with ", to_string(buffers), " ", cycle_text(run, proof.cycle, lowered.ranks()));
+  proof.buffers_needed = smallest_buffers(lowered, map, most);
   return proof;
 }
 

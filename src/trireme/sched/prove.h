@@ -1,4 +1,4 @@
-// Whether the ranks of a lowered schedule can ever wait for one another in a circle.
+// Whether the ranks of a lowered schedule can ever wait for one another in a cycle.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -25,10 +25,8 @@ std::string to_string(const Buffers& buffers);
 /// What is known of a channel.
 struct ChannelUse {
   Channel channel;
+  /// All that go through it. With room for so many a send never waits.
   int64_t messages = 0;
-  /// At most so many are sent and not yet received, in whatever order the ranks get
-  /// their turns. With so much room a send never waits.
-  int64_t most_in_flight = 0;
 };
 
 /// A rank that waits, and for whom.
@@ -44,8 +42,8 @@ struct Proof {
   bool holds = false;
   /// Else why not, in words.
   std::string why;
-  /// The shortest circle of waiting ranks, if there is one.
-  std::vector<Wait> circle;
+  /// The shortest cycle of waiting ranks, if there is one.
+  std::vector<Wait> cycle;
   /// Where larger buffers help: how many messages a channel has to hold.
   std::optional<int> buffers_needed;
   std::vector<ChannelUse> channels;

@@ -24,7 +24,7 @@ StageGraph::StageGraph(const Schedule& schedule)
   for (const StageEdge& edge : schedule.extra_edges) {
     if (edge.from < 0 || edge.from >= edge.to || edge.to >= schedule.stages())
       throw InvalidArgument(text(
-          "[sched] wanted extra edges that go forward between stages 0 to ",
+          "[sched] expected extra edges that go forward between stages 0 to ",
           schedule.stages() - 1,
           ", got one from ",
           edge.from,
@@ -51,7 +51,7 @@ std::vector<int> map_stages(StageMap map, int ranks, int stages) {
   const bool whole = map == StageMap::V;
   if (ranks < 1 || stages < ranks || (whole && stages % ranks != 0))
     throw InvalidArgument(text(
-        "[sched] wanted a number of stages that is ",
+        "[sched] expected a number of stages that is ",
         whole ? "a multiple of" : "at least",
         " the number of ranks, got ",
         stages,

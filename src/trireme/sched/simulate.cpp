@@ -5,9 +5,9 @@
 
 #include "trireme/core/error.h"
 #include "trireme/sched/action_text.h"
-#include "trireme/sched/clockwork.h"
 #include "trireme/sched/index.h"
 #include "trireme/sched/prove.h"
+#include "trireme/sched/rank_clocks.h"
 #include "trireme/sched/validate.h"
 
 namespace trireme::sched {
@@ -19,9 +19,9 @@ class Simulator {
       : schedule_(schedule),
         costs_(options.costs),
         details_(options.details),
-        clockwork_(schedule, options.costs),
+        clocks_(schedule, options.costs),
         next_(schedule.actions.size()),
-        first_(schedule.actions.size(), Clockwork::kNotYet) {
+        first_(schedule.actions.size(), RankClocks::kNotYet) {
     result_.busy.resize(schedule.actions.size());
     if (details_)
       result_.timeline.resize(schedule.actions.size());
@@ -46,10 +46,10 @@ class Simulator {
     for (size_t& next = next_[index(rank)]; next < list.size(); ++next) {
       if (!is_compute(list[next].kind()))
         continue;
-      const double there = clockwork_.inputs_there(list[next]);
+      const double there = clocks_.inputs_there(list[next]);
       if (there < 0)
         return;
-      carry_out(rank, list[next], std::max(there, clockwork_.clock(rank)));
+      carry_out(rank, list[next], std::max(there, clocks_.clock(rank)));
     }
   }
 
@@ -59,8 +59,8 @@ class Simulator {
       first_[index(rank)] = start;
     result_.busy[index(rank)] += cost;
     if (details_)
-      note_time({action, start, start + cost}, start > clockwork_.clock(rank));
-    clockwork_.carry_out(rank, action, start, cost, [this](const Message& message) {
+      note_time({action, start, start + cost}, start > clocks_.clock(rank));
+    clocks_.carry_out(rank, action, start, cost, [this](const Message& message) {
       ready_.push_back(schedule_.owner(message.to));
       if (details_ && schedule_.lowered)
         result_.messages.push_back(message);
@@ -72,7 +72,7 @@ class Simulator {
       const bool forward = half.kind() == ActionKind::Forward;
       if (!waited || half.kind() == ActionKind::WeightGrad)
         return;
-      const auto& needed = clockwork_.inputs(forward, half.stage(), half.microbatch());
+      const auto& needed = clocks_.inputs(forward, half.stage(), half.microbatch());
       if (needed.there == timed.start && needed.last >= 0) {
         timed.awaited = needed.last;
         timed.awaited_forward = forward;
@@ -86,7 +86,7 @@ class Simulator {
       const auto& list = schedule_.actions[index(rank)];
       if (next_[index(rank)] < list.size())
         throw InvalidArgument(text(
-            "[sched] wanted a schedule that ends, but rank ",
+            "[sched] expected a schedule that ends, but rank ",
             rank,
             " waits for ever at ",
             to_string(list[next_[index(rank)]])));
@@ -94,12 +94,12 @@ class Simulator {
   }
 
   void finish() {
-    result_.makespan = clockwork_.latest_clock();
+    result_.makespan = clocks_.latest_clock();
     for (const double busy : result_.busy)
       result_.ideal = std::max(result_.ideal, busy);
     if (!std::isfinite(result_.makespan))
       throw InvalidArgument(
-          "[sched] wanted costs whose sum is a number, got more than one can hold");
+          "[sched] expected costs whose sum is a number, got more than one can hold");
     result_.wall_bubble = result_.makespan - result_.ideal;
     double span = 0;
     for (int rank = 0; rank < schedule_.ranks(); ++rank) {
@@ -107,7 +107,7 @@ class Simulator {
       const double first = first_[index(rank)];
       result_.idle.push_back(result_.makespan - result_.busy[index(rank)]);
       if (first >= 0)
-        span = std::max(span, clockwork_.clock(rank) - first);
+        span = std::max(span, clocks_.clock(rank) - first);
       result_.peak_activations.push_back(peak_activations(list));
       result_.peak_bytes.push_back(peak_live(
           list, [this](int stage) { return costs_.stage(stage).activation_bytes; }));
@@ -121,7 +121,7 @@ class Simulator {
   const Schedule& schedule_;
   const Costs& costs_;
   bool details_;
-  Clockwork clockwork_;
+  RankClocks clocks_;
   std::vector<int> ready_;
   std::vector<size_t> next_;
   std::vector<double> first_;
@@ -137,7 +137,7 @@ Simulation simulate(const Schedule& schedule, const SimulateOptions& options) {
   if (schedule.lowered)
     if (const Proof proof = prove(schedule); !proof.holds)
       throw InvalidArgument(
-          text("[sched] wanted a schedule that ends, but ", proof.why));
+          text("[sched] expected a schedule that ends, but ", proof.why));
   Simulation result = Simulator(schedule, options).run();
   if (options.details)
     result.critical_path = critical_path(result.timeline, schedule);

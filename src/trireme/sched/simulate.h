@@ -2,8 +2,8 @@
 #pragma once
 #include <vector>
 
-#include "trireme/sched/clockwork.h"
 #include "trireme/sched/costs.h"
+#include "trireme/sched/rank_clocks.h"
 #include "trireme/sched/schedule.h"
 
 namespace trireme::sched {

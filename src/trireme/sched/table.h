@@ -9,7 +9,7 @@ namespace trireme::sched {
 /// A cell of the table.
 struct Cell {
   int rank = 0;
-  /// The place in the rank's list; -1: behind its end.
+  /// The place in the rank's list; -1: after its end.
   int64_t step = 0;
 };
 

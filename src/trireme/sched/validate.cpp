@@ -307,7 +307,7 @@ std::optional<Flaw> check_shape(const Schedule& schedule) {
           to_string(list[static_cast<size_t>(flaw.cell.step)]));
   }
   throw InvalidArgument(text(
-      "[sched] wanted a complete schedule in order, got ",
+      "[sched] expected a complete schedule in order, got ",
       escaped(schedule.name),
       " with a flaw",
       where,

@@ -16,7 +16,7 @@ struct Flaw {
 
 /// The first flaw, or nothing. Checks each rank's list by itself, and for lowered
 /// schedules that sends and receives belong together; whether the ranks then wait for
-/// one another in a circle is prove()'s question.
+/// one another in a cycle is prove()'s question.
 ///
 /// - every stage has each microbatch's F once and then its B once, or its I and later
 ///   its W; a schedule without any backward is one for evaluation

@@ -8,6 +8,11 @@
 #include "trireme/comm/init.h"
 #include "trireme/core/error.h"
 #include "trireme/version.h"
+#ifdef USE_PIPE_AND_DP
+#include "trireme/dp/stage_sync.h"
+#include "trireme/pipe/module_stage.h"
+#include "trireme/pipe/pipeline.h"
+#endif
 
 namespace {
 
@@ -29,10 +34,40 @@ void use_comm() {
   });
 }
 
+#ifdef USE_PIPE_AND_DP
+// One rank trains one stage, and a group of one reduces its gradients.
+void use_pipe_and_dp() {
+  namespace pipe = trireme::pipe;
+  trireme::comm::run_local(1, [](const trireme::comm::Group& world) {
+    const at::Tensor w = at::ones({2, 2}).set_requires_grad(true);
+    const std::vector<pipe::Stage> stages{
+        {0,
+         pipe::make_stage(
+             pipe::TensorsFunction([w](const pipe::Tensors& in) {
+               return pipe::Tensors{in[0].matmul(w)};
+             }),
+             {{"w", w}})}};
+    const auto sync = std::make_shared<trireme::dp::StageSync>(
+        pipe::stage_parameters<trireme::dp::StageParameters>(stages), world);
+    pipe::Pipeline pipeline(
+        stages,
+        world,
+        [](const pipe::Tensors& out, const pipe::Tensors&) { return out[0].sum(); },
+        {.schedule = "GPipe", .microbatches = 1, .sync = sync});
+    const at::Tensor x = at::ones({1, 2});
+    pipeline.step({x}, {x});
+    std::cout << "pipe and dp: the gradient is " << w.grad()[0][0].item<int>() << '\n';
+  });
+}
+#endif
+
 }  // namespace
 
 int main() {
   std::cout << "Trireme " << trireme::kVersion << '\n';
   use_core();
   use_comm();
+#ifdef USE_PIPE_AND_DP
+  use_pipe_and_dp();
+#endif
 }

@@ -24,9 +24,9 @@ struct Message {
 /// Moves on action by action, for those who decide on the order. Messages travel while
 /// ranks compute, one after another on each link. Schedule and costs have to outlive
 /// it; of the schedule it takes the stages, and not the actions.
-class Clockwork {
+class RankClocks {
  public:
-  Clockwork(const Schedule& schedule, const Costs& costs);
+  RankClocks(const Schedule& schedule, const Costs& costs);
 
   /// What a computation of a stage's microbatch waits for.
   struct Inputs {

@@ -1,4 +1,4 @@
-// Who waits for whom, in a circle.
+// Who waits for whom, in a cycle.
 #pragma once
 #include <algorithm>
 #include <vector>
@@ -7,10 +7,10 @@
 
 namespace trireme::sched {
 
-/// The ranks of the shortest circle; empty if there is none. `next` gives the one rank
+/// The ranks of the shortest cycle; empty if there is none. `next` gives the one rank
 /// that a rank waits for, or -1 if it does not wait.
 template <class Next>
-std::vector<int> shortest_circle(int ranks, const Next& next) {
+std::vector<int> shortest_cycle(int ranks, const Next& next) {
   std::vector<int> seen(index(ranks), -1), best;
   for (int start = 0; start < ranks; ++start) {
     std::vector<int> way;

@@ -1,8 +1,8 @@
-#include "trireme/sched/clockwork.h"
+#include "trireme/sched/rank_clocks.h"
 
 namespace trireme::sched {
 
-Clockwork::Clockwork(const Schedule& schedule, const Costs& costs)
+RankClocks::RankClocks(const Schedule& schedule, const Costs& costs)
     : schedule_(schedule),
       costs_(costs),
       graph_(schedule),
@@ -21,14 +21,14 @@ Clockwork::Clockwork(const Schedule& schedule, const Costs& costs)
     }
 }
 
-void Clockwork::mark() {
+void RankClocks::mark() {
   marked_ = true;
   marked_clocks_ = clocks_;
   marked_free_ = free_;
   changes_.clear();
 }
 
-void Clockwork::turn_back() {
+void RankClocks::turn_back() {
   clocks_ = marked_clocks_;
   free_ = marked_free_;
   // The first change of several holds what was at the mark, so it has to be the last.

@@ -1,0 +1,93 @@
+#include "trireme/pipe/clock_offset.h"
+
+#include <algorithm>
+
+#include "trireme/comm/channel.h"
+#include "trireme/comm/collectives.h"
+#include "trireme/core/error.h"
+#include "trireme/sched/index.h"
+
+namespace trireme::pipe {
+namespace {
+
+using sched::index;
+
+constexpr int kTrips = 16;
+
+std::vector<RoundTrip> ask(const comm::Group& group, const NanosecondClock& clock) {
+  const int me = group.rank();
+  const comm::Channel question(group, {.from = me, .to = 0, .tag = kClockTag});
+  const comm::Channel answer(group, {.from = 0, .to = me, .tag = kClockTag});
+  std::vector<RoundTrip> trips(kTrips);
+  for (RoundTrip& trip : trips) {
+    trip.asked_ns = clock();
+    question.send({});
+    trip.other_ns = answer.receive().header.word;
+    trip.answered_ns = clock();
+  }
+  return trips;
+}
+
+void answer(const comm::Group& group, int rank, const NanosecondClock& clock) {
+  const comm::Channel question(group, {.from = rank, .to = 0, .tag = kClockTag});
+  const comm::Channel answer(group, {.from = 0, .to = rank, .tag = kClockTag});
+  for (int trip = 0; trip < kTrips; ++trip) {
+    question.receive();
+    answer.send({.header = {.word = clock()}});
+  }
+}
+
+}  // namespace
+
+ClockOffset find_offset(const std::vector<RoundTrip>& trips) {
+  TRIREME_ASSERT(!trips.empty());
+  const RoundTrip& fastest = *std::min_element(
+      trips.begin(), trips.end(), [](const RoundTrip& a, const RoundTrip& b) {
+        return a.answered_ns - a.asked_ns < b.answered_ns - b.asked_ns;
+      });
+  const int64_t length = fastest.answered_ns - fastest.asked_ns;
+  return {
+      .ns = fastest.other_ns - (fastest.asked_ns + length / 2),
+      .error_ns = length - length / 2};
+}
+
+ClockOffset measure_offset(
+    const comm::Group& group,
+    const std::vector<RankCores>& ranks,
+    const NanosecondClock& clock) {
+  const auto elsewhere = [&](int rank) {
+    return ranks[index(rank)].host != ranks[0].host;
+  };
+  ClockOffset offset;
+  bool any = false;
+  for (int rank = 1; rank < group.size(); ++rank) {
+    any = any || elsewhere(rank);
+    if (!elsewhere(rank))
+      continue;
+    if (group.rank() == 0)
+      answer(group, rank, clock);
+    else if (group.rank() == rank)
+      offset = find_offset(ask(group, clock));
+  }
+  // The channels are closed on both ends before anybody opens them again.
+  if (any)
+    comm::barrier(group);
+  return offset;
+}
+
+Timeline shifted(Timeline timeline, const ClockOffset& offset) {
+  timeline.start_ns += offset.ns;
+  timeline.end_ns += offset.ns;
+  for (ActionTime& one : timeline.actions) {
+    one.start_ns += offset.ns;
+    one.end_ns += offset.ns;
+    for (Interval* half : {&one.forward, &one.backward})
+      if (half->end_ns != 0) {
+        half->start_ns += offset.ns;
+        half->end_ns += offset.ns;
+      }
+  }
+  return timeline;
+}
+
+}  // namespace trireme::pipe
