@@ -1,7 +1,9 @@
 # Run after a test program is built: asks it for its suites and writes one ctest entry a suite.
 # One a test would be finer, but loading libtorch a thousand times takes longer than the tests.
 #
-# Reads  program, prefix, file, environment, factor (of the timeouts)
+# Reads  program, prefix, file, names, environment, factor (of the timeouts)
+#
+# What the program lists goes to the file `names`, for tools/check_inventory.py.
 execute_process(COMMAND "${program}" --gtest_list_tests
   OUTPUT_VARIABLE listing RESULT_VARIABLE result TIMEOUT 120)
 if(NOT result EQUAL 0)
@@ -35,3 +37,4 @@ foreach(suite IN LISTS suites)
     "ENVIRONMENT [==[${environment}]==])\n")
 endforeach()
 file(WRITE "${file}" "${script}")
+file(WRITE "${names}" "${listing}")

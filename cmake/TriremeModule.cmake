@@ -154,15 +154,18 @@ function(trireme_add_tests module)
   endif()
   # The entries of ctest are written when the program is built, and read when ctest starts.
   set(file "${CMAKE_CURRENT_BINARY_DIR}/${target}_suites.cmake")
+  set(names "${CMAKE_CURRENT_BINARY_DIR}/${target}_tests.txt")
   set(factor 1)
   if(TRIREME_SANITIZE)
     set(factor 5)
   endif()
   add_custom_command(TARGET ${target} POST_BUILD
     COMMAND "${CMAKE_COMMAND}" "-Dprogram=$<TARGET_FILE:${target}>" "-Dprefix=${module}"
-      "-Dfile=${file}" "-Dfactor=${factor}" "-Denvironment=${TRIREME_TEST_ENVIRONMENT}"
+      "-Dfile=${file}" "-Dnames=${names}" "-Dfactor=${factor}"
+      "-Denvironment=${TRIREME_TEST_ENVIRONMENT}"
       -P "${PROJECT_SOURCE_DIR}/cmake/TriremeDiscover.cmake"
-    BYPRODUCTS "${file}" VERBATIM)
+    BYPRODUCTS "${file}" "${names}" VERBATIM)
+  set_property(DIRECTORY APPEND PROPERTY TRIREME_TEST_PROGRAMS ${target})
   file(WRITE "${CMAKE_CURRENT_BINARY_DIR}/${target}_include.cmake"
     "if(EXISTS \"${file}\")\n  include(\"${file}\")\n"
     "else()\n  add_test(${target}_NOT_BUILT ${target}_NOT_BUILT)\nendif()\n")

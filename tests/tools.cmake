@@ -6,13 +6,17 @@ endif()
 find_package(Python3 REQUIRED COMPONENTS Interpreter)
 
 function(trireme_add_script_test name script)
-  add_test(NAME ${name} COMMAND Python3::Interpreter -B "${PROJECT_SOURCE_DIR}/${script}")
+  add_test(NAME ${name}
+    COMMAND Python3::Interpreter -B "${PROJECT_SOURCE_DIR}/${script}" ${ARGN})
   set_tests_properties(${name} PROPERTIES LABELS unit TIMEOUT 60 SKIP_RETURN_CODE 77)
 endfunction()
 
 trireme_add_script_test(tools.check_layers tools/check_layers.py)
 trireme_add_script_test(tools.check_format tools/check_format.py)
-trireme_add_script_test(tools.check_inventory tools/check_inventory.py)
+# Names of tests are looked up in what the build has listed.
+get_property(programs DIRECTORY PROPERTY TRIREME_TEST_PROGRAMS)
+trireme_add_script_test(tools.check_inventory tools/check_inventory.py
+  --tests "${CMAKE_CURRENT_BINARY_DIR}" --programs ${programs})
 trireme_add_script_test(tools.build_times_test tests/tools/build_times_test.py)
 trireme_add_script_test(tools.check_layers_test tests/tools/check_layers_test.py)
 trireme_add_script_test(tools.check_format_test tests/tools/check_format_test.py)

@@ -67,7 +67,7 @@ TEST(BucketPlan, TheOrderIsThatOfTheGradients) {
 
 TEST(BucketPlan, PlacesBeginOnLinesOf64Bytes) {
   const auto sizes = floats({4, 68, 64, 0});
-  const Layout layout = lay_out(sizes, {{0, 1}, {2, 3}}, 3, 20);
+  const Layout layout = lay_out(sizes, {{0, 1}, {2, 3}}, {.first = 3, .last = 20});
   ASSERT_EQ(layout.buffers.size(), 1);
   const BucketRange& first = layout.buckets[0];
   const BucketRange& last = layout.buckets[1];
@@ -84,19 +84,20 @@ TEST(BucketPlan, PlacesBeginOnLinesOf64Bytes) {
 }
 
 TEST(BucketPlan, OneBucketCarriesAllRiders) {
-  const Layout layout = lay_out(floats({4}), {{0}}, 3, 2);
-  EXPECT_EQ(layout.buckets[0].riders, 5);
+  const Layout layout =
+      lay_out(floats({4, 4}), {{0, 1}}, {.first = 3, .parameter = 10, .last = 2});
+  EXPECT_EQ(layout.buckets[0].riders, 25);
 }
 
 TEST(BucketPlan, RidersAvoidSparseBuckets) {
   std::vector<ParameterSize> sizes = floats({4, 4, 4});
   sizes[0].sparse = sizes[2].sparse = true;
-  const Layout layout = lay_out(sizes, {{0}, {1}, {2}}, 3, 2);
+  const Layout layout = lay_out(sizes, {{0}, {1}, {2}}, {3, 1, 2});
   EXPECT_EQ(layout.buckets[0].elements, 0);
-  EXPECT_EQ(layout.buckets[1].riders, 5);
+  EXPECT_EQ(layout.buckets[1].riders, 6);
   EXPECT_EQ(layout.buckets[2].elements, 0);
   sizes[1].sparse = true;
-  EXPECT_TRUE(lay_out(sizes, {{0}, {1}, {2}}, 3, 2).buffers.empty());
+  EXPECT_TRUE(lay_out(sizes, {{0}, {1}, {2}}, {3, 1, 2}).buffers.empty());
 }
 
 TEST(BucketPlan, DriftIsTheShareOfBytesThatMove) {
@@ -129,7 +130,9 @@ TEST(BucketPlan, RandomInputs) {
       when[static_cast<size_t>(order[k])] = k;
     const Buckets buckets =
         assign_buckets(sizes, order, {{1 + random() % 200, 1 + random() % 900}});
-    const Layout layout = lay_out(sizes, buckets, random() % 9, random() % 9);
+    const auto riders = [&] { return static_cast<int64_t>(random() % 9); };
+    const Layout layout =
+        lay_out(sizes, buckets, {.first = riders(), .parameter = 1, .last = riders()});
     std::vector<int> seen(sizes.size(), 0);
     std::map<ScalarType, std::vector<int>> owners;
     for (const Layout::Buffer& buffer : layout.buffers)

@@ -94,5 +94,23 @@ TEST(ClipGradNormRanks, EveryParameterOfAMeshCountsOnce) {
   });
 }
 
+TEST(ClipGradNormRanks, DelayedParametersCount) {
+  run_world(Backend::Local, 2, [](const comm::Group& group) {
+    for (const bool norm : {false, true}) {
+      torch::nn::Linear net(2, 1);
+      DataParallelOptions options;
+      options.delay = {"weight"};
+      options.norm = norm;
+      DataParallel model(net, group, options);
+      (model(at::full({1, 2}, 2.0F)) * (2 * group.rank())).sum().backward();
+      model.replica().reduce_delayed();
+      // The bias has 1, the weight 2 and 2.
+      EXPECT_NEAR(clip_grad_norm(clipped(model.replica()), {.max_norm = 1.5}), 3, 1e-6);
+      EXPECT_NEAR(net->weight.grad()[0][0].item<double>(), 1, 1e-5);
+      EXPECT_NEAR(net->bias.grad()[0].item<double>(), 0.5, 1e-5);
+    }
+  });
+}
+
 }  // namespace
 }  // namespace trireme::dp

@@ -1,9 +1,13 @@
 #include "trireme/dp/data_parallel.h"
 
+#include <string>
+#include <vector>
+
 #include <gtest/gtest.h>
 #include <torch/nn/modules/container/sequential.h>
 #include <torch/nn/modules/linear.h>
 
+#include "trireme/core/log.h"
 #include "trireme/testing/check.h"
 #include "trireme/testing/world.h"
 
@@ -66,6 +70,32 @@ TEST(DataParallelRanks, DelayedParametersWaitToBeReduced) {
         DataParallel(net, group, delaying({"weight", "bias"})), InvalidArgument);
     DataParallel model(net, group);
     EXPECT_THROW(model.replica().reduce_delayed(), InvalidArgument);
+  });
+}
+
+// A step with gradients that nobody has reduced lets ranks drift apart.
+TEST(DataParallelRanks, DelayedGradientsThatAreClearedAreWarnedOf) {
+  run_world(Backend::Shm, 2, [](const comm::Group& group) {
+    std::vector<std::string> lines;
+    const auto scope =
+        set_log_sink([&](std::string_view line) { lines.emplace_back(line); });
+    torch::nn::Linear net(2, 1);
+    DataParallel model(net, group, delaying({"weight"}));
+    const auto step = [&](bool reduces) {
+      model(at::ones({1, 2})).sum().backward();
+      if (reduces)
+        model.replica().reduce_delayed();
+      net->zero_grad();
+    };
+    step(true);
+    step(true);
+    step(false);
+    EXPECT_TRUE(lines.empty());
+    step(true);
+    step(false);
+    ASSERT_EQ(lines.size(), 1u) << "once";
+    EXPECT_TRUE(testing::contains(lines[0], "reduce_delayed()")) << lines[0];
+    EXPECT_TRUE(testing::contains(lines[0], "weight")) << lines[0];
   });
 }
 

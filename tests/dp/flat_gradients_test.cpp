@@ -26,7 +26,8 @@ void with_flat(
     }
     const Buckets buckets =
         assign_buckets(sizes, reversed_order(sizes.size()), {{1 << 20}});
-    body(FlatGradients(lay_out(sizes, buckets, 2, 1), parameters, group));
+    body(FlatGradients(
+        lay_out(sizes, buckets, {.first = 2, .last = 1}), parameters, group));
   });
 }
 

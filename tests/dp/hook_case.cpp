@@ -70,10 +70,12 @@ std::vector<at::Tensor> HookCase::gradients() const {
 }
 
 at::Tensor HookCase::loss_of(int64_t first, int64_t step, bool short_way) const {
-  const at::Tensor x = inputs_.slice(0, first, 64, step);
+  const at::Tensor x =
+      inputs_.slice(0, first, 64, step).to(net_->first->weight.scalar_type());
   const at::Tensor y = targets_.slice(0, first, 64, step);
   const at::Tensor hidden = at::tanh(net_->middle(at::tanh(net_->first(x))));
-  return at::mse_loss(short_way ? hidden.slice(1, 0, 4) : net_->last(hidden), y);
+  const at::Tensor out = short_way ? hidden.slice(1, 0, 4) : net_->last(hidden);
+  return at::mse_loss(out.to(y.scalar_type()), y);
 }
 
 void HookCase::backward(bool short_way) {

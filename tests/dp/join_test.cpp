@@ -1,5 +1,8 @@
 #include "trireme/dp/join.h"
 
+#include <functional>
+#include <utility>
+
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 #include <torch/nn/modules/batchnorm.h>
@@ -37,17 +40,61 @@ void expect_equal_everywhere(
   }
 }
 
-/// Rank r has inputs for `steps + r * more` steps.
+/// A replica that is looked at when all ranks are through, before the last broadcast
+/// makes them equal.
+class LookAtEnd final : public Joinable {
+ public:
+  LookAtEnd(Replica& replica, std::function<void()> look)
+      : replica_(replica), look_(std::move(look)) {}
+  void begin_join(const JoinOptions& options) override { replica_.begin_join(options); }
+  bool shadow_step() override { return replica_.shadow_step(); }
+  void all_joined() override {
+    look_();
+    replica_.all_joined();
+  }
+  void end_join() override { replica_.end_join(); }
+
+ private:
+  Replica& replica_;
+  std::function<void()> look_;
+};
+
+void expect_close_values(
+    const torch::nn::Module& got, const torch::nn::Module& wanted) {
+  for (size_t i = 0; i < wanted.parameters().size(); ++i)
+    EXPECT_TRUE(at::allclose(got.parameters()[i], wanted.parameters()[i], 1.3e-6, 1e-5))
+        << i;
+}
+
+/// Rank r has inputs for `steps + r * more` steps. The last rank has them to the end:
+/// what it has then is what one process has that takes everybody's samples.
 void runs_to_the_end(
     const comm::Group& group, int steps, int more, const DataParallelOptions& options) {
   DataParallel model(small_net(), group, options);
+  auto alone = small_net();
   int made = 0;
-  join({&model.replica()}, [&] {
+  bool looked = false;
+  const auto one_process = [&](int step) {
+    for (int rank = 0; rank < group.size(); ++rank)
+      if (step < steps + rank * more)
+        (alone->forward(exact_batch(2, step + 3 * rank)).mean() / group.size())
+            .backward();
+    descend(*alone);
+  };
+  LookAtEnd look(model.replica(), [&] {
+    looked = true;
+    if (group.rank() == group.size() - 1)
+      expect_close_values(*model.module(), *alone);
+  });
+  join({&look}, [&] {
     for (; made < steps + group.rank() * more; ++made) {
-      model(exact_batch(2, made)).mean().backward();
+      model(exact_batch(2, made + 3 * group.rank())).mean().backward();
       descend(*model.module());
+      one_process(made);
+      expect_close_values(*model.module(), *alone);
     }
   });
+  EXPECT_TRUE(looked);
   EXPECT_EQ(made, steps + group.rank() * more);
   expect_equal_everywhere(group, *model.module());
 }
@@ -112,14 +159,6 @@ TEST(JoinRanks, EqualsTrainingOnAllSamplesThatThereAre) {
     const auto batch = [](int rank, int step) {
       return exact_batch(2 + rank, 10 * rank + step);
     };
-    join({&model.replica()}, [&] {
-      for (int step = 0; step < (group.rank() == 0 ? 2 : 4); ++step) {
-        const at::Tensor x = batch(group.rank(), step);
-        model.set_weight(x.size(0));
-        model(x).mean().backward();
-        descend(*model.module());
-      }
-    });
     for (int step = 0; step < 4; ++step) {
       at::Tensor x = batch(1, step);
       if (step < 2)
@@ -127,27 +166,54 @@ TEST(JoinRanks, EqualsTrainingOnAllSamplesThatThereAre) {
       alone->forward(x).mean().backward();
       descend(*alone);
     }
-    for (size_t i = 0; i < alone->parameters().size(); ++i)
-      EXPECT_TRUE(
-          at::allclose(model->parameters()[i], alone->parameters()[i], 1.3e-6, 1e-5));
-  });
-}
-
-TEST(JoinRanks, NoSyncInside) {
-  run_world(Backend::Local, 2, [](const comm::Group& group) {
-    DataParallel model(small_net(), group);
-    join({&model.replica()}, [&] {
-      for (int step = 0; step < 2 + group.rank(); ++step) {
-        {
-          const auto guard = model.no_sync();
-          model(exact_batch(2, step)).mean().backward();
-        }
-        model(exact_batch(2, step + 5)).mean().backward();
+    LookAtEnd look(model.replica(), [&] {
+      if (group.rank() == 1)
+        expect_close_values(*model.module(), *alone);
+    });
+    join({&look}, [&] {
+      for (int step = 0; step < (group.rank() == 0 ? 2 : 4); ++step) {
+        const at::Tensor x = batch(group.rank(), step);
+        model.set_weight(x.size(0));
+        model(x).mean().backward();
         descend(*model.module());
       }
     });
-    expect_equal_everywhere(group, *model.module());
+    expect_close_values(*model.module(), *alone);
   });
+}
+
+// Models, windows and early ranks: one or two of three are through before the last.
+TEST(JoinRanks, NoSyncInside) {
+  for (const int early : {1, 2})
+    for (const bool find_unused : {false, true})
+      run_world(Backend::Local, 3, [&](const comm::Group& group) {
+        DataParallel model(
+            small_net(), group, {.bucket_bytes = 64, .find_unused = find_unused});
+        auto alone = small_net();
+        const auto steps = [&](int rank) { return rank < early ? 1 + rank : 4; };
+        for (int step = 0; step < 4; ++step) {
+          for (int rank = 0; rank < 3; ++rank)
+            for (int part = 0; step < steps(rank) && part < 2; ++part)
+              (alone->forward(exact_batch(2, step + 5 * part + rank)).mean() / 3)
+                  .backward();
+          descend(*alone);
+        }
+        LookAtEnd look(model.replica(), [&] {
+          if (group.rank() == 2)
+            expect_close_values(*model.module(), *alone);
+        });
+        join({&look}, [&] {
+          for (int step = 0; step < steps(group.rank()); ++step) {
+            {
+              const auto guard = model.no_sync();
+              model(exact_batch(2, step + group.rank())).mean().backward();
+            }
+            model(exact_batch(2, step + 5 + group.rank())).mean().backward();
+            descend(*model.module());
+          }
+        });
+        expect_equal_everywhere(group, *model.module());
+      });
 }
 
 TEST(JoinRanks, BuffersComeFromARankThatHasInputs) {
@@ -164,6 +230,83 @@ TEST(JoinRanks, BuffersComeFromARankThatHasInputs) {
     const auto tracked = net->buffers().back();
     EXPECT_EQ(tracked.item<int64_t>(), 4);  // those of rank 1
     expect_equal_everywhere(group, *net);
+  });
+}
+
+/// What a step does around its reductions.
+enum class StepShape { Plain, TwoBackwards, ForwardInNoSync, Bare };
+
+// A rank without inputs must not guess when the others make buffers equal.
+TEST(JoinRanks, BuffersWhateverAStepDoes) {
+  for (const StepShape shape :
+       {StepShape::Plain,
+        StepShape::TwoBackwards,
+        StepShape::ForwardInNoSync,
+        StepShape::Bare})
+    run_world(Backend::Local, 2, [shape](const comm::Group& group) {
+      SCOPED_TRACE(static_cast<int>(shape));
+      torch::nn::Sequential net(
+          torch::nn::BatchNorm1d(kInputs), torch::nn::Linear(kInputs, 1));
+      DataParallel model(net, group);
+      const at::Tensor running = net->buffers()[0];
+      const auto forward = [&](const at::Tensor& x) -> at::Tensor {
+        if (shape == StepShape::Bare)
+          return net->forward(x);
+        if (shape != StepShape::ForwardInNoSync)
+          return model(x);
+        const auto guard = model.no_sync();
+        return model(x);
+      };
+      join({&model.replica()}, [&] {
+        for (int step = 0; step < 1 + 3 * group.rank(); ++step) {
+          const at::Tensor before = running.clone();
+          const at::Tensor loss = forward(exact_batch(4, step + group.rank())).mean();
+          EXPECT_FALSE(at::equal(running, before)) << "the forward of this step";
+          loss.backward({}, shape == StepShape::TwoBackwards);
+          if (shape == StepShape::TwoBackwards)
+            loss.backward();
+          descend(*net);
+        }
+      });
+      expect_equal_everywhere(group, *net);
+      EXPECT_EQ(net->buffers().back().item<int64_t>(), 4);
+      at::Tensor first = running.clone();
+      comm::broadcast(group, first, 0);
+      EXPECT_TRUE(testing::same(running, first));
+    });
+}
+
+// Buffers that a round before the join has left different are equal in its first
+// forward.
+TEST(JoinRanks, BuffersAreEqualFromItsFirstForwardOn) {
+  run_world(Backend::Local, 2, [](const comm::Group& group) {
+    torch::nn::Sequential net(
+        torch::nn::BatchNorm1d(kInputs), torch::nn::Linear(kInputs, 1));
+    DataParallel model(net, group);
+    model(exact_batch(4, group.rank())).mean().backward();
+    net->buffers()[0].fill_(group.rank() + 7);
+    join({&model.replica()}, [&] {
+      EXPECT_EQ(net->buffers()[0][0].item<float>(), 7);
+      model(exact_batch(4)).mean().backward();
+    });
+  });
+}
+
+// Hooks keep state: the bucket that only says that nobody has inputs is not for them.
+TEST(JoinRanks, HooksDoNotRunWhenAllAreThrough) {
+  run_world(Backend::Local, 2, [](const comm::Group& group) {
+    int runs = 0;
+    DataParallelOptions options;
+    options.hooks = {make_hook("count", [&](GradBucket& bucket, const auto& next) {
+      ++runs;
+      next(bucket);
+    })};
+    DataParallel model(small_net(), group, options);
+    join({&model.replica()}, [&] {
+      for (int step = 0; step < 1 + group.rank(); ++step)
+        model(exact_batch(2, step)).mean().backward();
+    });
+    EXPECT_EQ(runs, 2) << "one bucket a step";
   });
 }
 

@@ -132,5 +132,47 @@ TEST(LowPrecisionRanks, UnusedParameters) {
   });
 }
 
+// A difference that bfloat16 does not show.
+TEST(LowPrecisionRanks, ReplicasAreComparedInFull) {
+  run_world(Backend::Local, 2, [](const comm::Group& group) {
+    DataParallelOptions options{.check_replicas_every = 1};
+    options.mixed_precision.parameters = at::kBFloat16;
+    DataParallel model(small_net(), group, options);
+    model(exact_batch(2)).mean().backward();
+    model->zero_grad();
+    if (group.rank() == 1)
+      model->parameters()[0].data().add_(1e-6);
+    EXPECT_TRUE(testing::contains(
+        testing::message_of<Error>([&] { model(exact_batch(2)); }),
+        "values of 0.weight"));
+    // In the middle of a window, parameters hold copies; their full values are shared.
+    EXPECT_EQ(model->parameters()[0].scalar_type(), at::kBFloat16);
+    model.replica().broadcast_state(0);
+    EXPECT_EQ(model->parameters()[0].scalar_type(), at::kBFloat16);
+    model.replica().check_replicas();
+    model(exact_batch(2)).mean().backward();
+    EXPECT_EQ(model->parameters()[0].scalar_type(), at::kFloat);
+    model.replica().check_replicas();
+  });
+}
+
+// Sums of a window are taken in the dtype of the parameters, not in that of the copies.
+TEST(LowPrecisionRanks, WindowsAddUpInFull) {
+  run_world(Backend::Local, 2, [](const comm::Group& group) {
+    DataParallelOptions options;
+    options.mixed_precision.parameters = at::kBFloat16;
+    torch::nn::Linear net(torch::nn::LinearOptions(1, 1).bias(false));
+    DataParallel model(net, group, options);
+    {
+      const auto guard = model.no_sync();
+      (model(at::ones({1, 1})) * 256).sum().backward();
+      for (int step = 0; step < 3; ++step)
+        model(at::ones({1, 1})).sum().backward();
+    }
+    model(at::ones({1, 1})).sum().backward();
+    EXPECT_EQ(net->weight.grad().item<float>(), 260);
+  });
+}
+
 }  // namespace
 }  // namespace trireme::dp

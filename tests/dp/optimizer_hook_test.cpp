@@ -156,7 +156,7 @@ TEST(OptimizerHookRanks, RanksWithoutInputsStepAsWell) {
     HookCase test(group, tiny_buckets({late}));
     late->hook = make_optimizer_hook<torch::optim::SGD>(
         test.parameters(), torch::optim::SGDOptions(0.1).momentum(0.9));
-    test.replica().reducer().divide_by_active(true);
+    test.replica().reducer().set_join({.divide_by_active = true});
     for (int step = 0; step < 3; ++step)
       if (step == 0 || group.rank() == 0)
         test.backward();
@@ -234,6 +234,68 @@ TEST(OptimizerHookRanks, NoticesParametersThatAreStillNeeded) {
     EXPECT_TRUE(contains(
         message_of<c10::Error>([&] { loss.backward(); }), "inplace operation"));
   });
+}
+
+// The full values are stepped, not the copies that backward works with.
+TEST(OptimizerHookRanks, StepsFullValuesUnderMixedPrecision) {
+  run_both(2, [](const comm::Group& group) {
+    const auto options = torch::optim::SGDOptions(0.1).momentum(0.9);
+    DataParallelOptions settings = tiny_buckets({});
+    settings.mixed_precision.parameters = at::kBFloat16;
+    HookCase plain(group, settings);
+    torch::optim::SGD outside(plain.parameters(), options);
+    const auto late = std::make_shared<LateOptimizer>();
+    settings.hooks = {late};
+    HookCase test(group, settings);
+    late->hook = make_optimizer_hook<torch::optim::SGD>(test.parameters(), options);
+    const at::Tensor before = test.parameters()[0].detach().clone();
+    for (int step = 0; step < 4; ++step) {
+      plain.backward();
+      outside.step();
+      plain.zero_grad();
+      test.backward();
+      for (const at::Tensor& parameter : test.parameters())
+        EXPECT_EQ(parameter.scalar_type(), at::kFloat);
+    }
+    EXPECT_FALSE(at::equal(test.parameters()[0], before));
+    expect_same_parameters(test, plain);
+    EXPECT_TRUE(same_everywhere(group, test.parameters()));
+  });
+}
+
+/// Two outputs; the loss needs the second one now and then.
+struct TwoHeads : torch::nn::Module {
+  TwoHeads() {
+    left = register_parameter("left", at::ones({3}));
+    right = register_parameter("right", at::ones({3}));
+  }
+  at::Tensor left, right;
+};
+
+// The graph leads to it, but no gradient comes: nobody has used it.
+TEST(OptimizerHookRanks, LeavesAloneWhatLiesBehindAnUnusedOutput) {
+  for (const bool find_unused : {false, true})
+    for (const auto& buckets : {tiny_buckets, one_bucket})
+      run_both(2, [&](const comm::Group& group) {
+        const auto net = std::make_shared<TwoHeads>();
+        const auto hook = make_optimizer_hook<torch::optim::SGD>(
+            net->parameters(), torch::optim::SGDOptions(0.5).momentum(0.5));
+        DataParallelOptions settings = buckets({hook});
+        settings.find_unused = find_unused;
+        Replica replica(*net, group, settings);
+        const auto step = [&](bool both) {
+          const auto low = replica.before_forward();
+          const auto outputs =
+              replica.watch(std::vector<at::Tensor>{net->left.sum(), net->right.sum()});
+          (both ? outputs[0] + outputs[1] : outputs[0]).backward();
+        };
+        step(true);
+        step(false);
+        EXPECT_EQ(net->left[0].item<float>(), 1 - 0.5 - 0.75);
+        EXPECT_EQ(net->right[0].item<float>(), 0.5) << "momentum would move it";
+        step(true);
+        EXPECT_EQ(net->right[0].item<float>(), 0.5 - 0.75);
+      });
 }
 
 }  // namespace

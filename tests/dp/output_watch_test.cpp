@@ -17,7 +17,7 @@ using testing::same;
 
 /// Runs alone, with a reducer over some blocks and a watch on it.
 void with_watch(
-    const ReducerOptions& options,
+    const DataParallelOptions& options,
     const std::function<void(Blocks&, Reducer&, OutputWatch&)>& body) {
   run_world(testing::Backend::Local, 1, [&](const comm::Group& group) {
     Blocks net(3);
@@ -120,6 +120,37 @@ TEST(OutputWatchRanks, GradientsOnTheSideAreNoRound) {
     EXPECT_EQ(reducer.rounds(), 0);
     seen.sum().backward();
     EXPECT_EQ(reducer.rounds(), 1);
+  });
+}
+
+// What the program drops is gone at once, not with the next forward.
+TEST(OutputWatchRanks, GraphsGoWithTheirOutputs) {
+  with_watch({}, [](Blocks& net, Reducer&, OutputWatch& watch) {
+    const at::Tensor hidden = net.block(0, input());
+    const auto alone = hidden.use_count();
+    watch.begin_forward();
+    {
+      const at::Tensor seen = watch.watch(hidden.square().sum());
+      watch.end_forward();
+      EXPECT_GT(hidden.use_count(), alone) << "saved for backward";
+    }
+    EXPECT_EQ(hidden.use_count(), alone);
+  });
+}
+
+// An output that was dropped before the backward of another still excuses what lies
+// behind it.
+TEST(OutputWatchRanks, ADroppedOutputIsStillExempt) {
+  with_watch({}, [](Blocks& net, Reducer& reducer, OutputWatch& watch) {
+    watch.begin_forward();
+    const at::Tensor left = watch.watch(net.forward(input(), {0, 2}));
+    {
+      const at::Tensor right = watch.watch(net.block(1, input()));
+      watch.end_forward();
+    }
+    left.sum().backward();
+    EXPECT_EQ(reducer.rounds(), 1);
+    EXPECT_FALSE(net.weight(1).grad().defined());
   });
 }
 

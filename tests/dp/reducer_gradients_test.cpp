@@ -29,7 +29,7 @@ TEST(ReducerGradientsRanks, MemoryFormatsStay) {
         Reducer reducer(
             {{"last", last}, {"turned", turned}, {"none", none}},
             group,
-            {.limits = {{bytes}}});
+            {.bucket_bytes = bytes});
         for (int step = 0; step < 3; ++step) {
           ((last * (group.rank() + 1)).sum() + (turned * 4).sum() + none.sum())
               .backward();
@@ -59,20 +59,49 @@ TEST(ReducerGradientsRanks, WiderSumsEndWithTheRound) {
   run_world(Backend::Local, 2, [](const comm::Group& group) {
     const at::Tensor leaf = at::ones({3}, at::kBFloat16).requires_grad_();
     const at::Tensor wide = at::ones({3}, at::kFloat).requires_grad_();
-    Reducer reducer(
-        {{"leaf", leaf}, {"wide", wide}}, group, {.gradient_dtype = at::kFloat});
+    DataParallelOptions options;
+    options.gradient_dtype = at::kFloat;
+    options.unrounded = true;
+    Reducer reducer({{"leaf", leaf}, {"wide", wide}}, group, options);
     for (int step = 0; step < 3; ++step) {
       reducer.pause();
       ((leaf * 256).sum() + wide.sum()).backward();
       reducer.resume();
       ((leaf * (group.rank() + 0.5)).sum() + wide.sum()).backward();
-      EXPECT_TRUE(same(reducer.reduced(0), at::full({3}, 257.0F)));
-      EXPECT_EQ(leaf.grad().scalar_type(), at::kBFloat16);
+      EXPECT_TRUE(same(leaf.grad(), at::full({3}, 257.0F)));
+      EXPECT_TRUE(reducer.gradients().holds(0, leaf.grad()));
       EXPECT_TRUE(same(wide.grad(), at::full({3}, 2.0F)));
       leaf.mutable_grad() = at::Tensor();
       wide.mutable_grad() = at::Tensor();
     }
   });
+}
+
+// Whoever clears a gradient clears the sum, in either way, and nothing comes back.
+TEST(ReducerGradientsRanks, AWindowOfWiderSumsCanBeCleared) {
+  for (const bool to_none : {false, true})
+    run_world(Backend::Local, 2, [&](const comm::Group& group) {
+      const at::Tensor leaf = at::ones({3}, at::kBFloat16).requires_grad_();
+      const at::Tensor other = at::ones({3}, at::kBFloat16).requires_grad_();
+      DataParallelOptions options{.find_unused = true};
+      options.gradient_dtype = at::kFloat;
+      Reducer reducer({{"leaf", leaf}, {"other", other}}, group, options);
+      for (int step = 0; step < 3; ++step) {
+        reducer.pause();
+        ((leaf * 256).sum() + (other * 256).sum()).backward();
+        EXPECT_EQ(leaf.grad().scalar_type(), at::kFloat) << "where it is added up";
+        for (const at::Tensor& each : {leaf, other})
+          if (to_none)
+            each.mutable_grad() = at::Tensor();
+          else
+            each.grad().zero_();
+        reducer.resume();
+        (leaf * (group.rank() + 1)).sum().backward();
+        EXPECT_TRUE(same(leaf.grad(), at::full({3}, 1.5, at::kBFloat16)));
+        EXPECT_EQ(other.grad().defined(), !to_none);
+        leaf.mutable_grad() = other.mutable_grad() = at::Tensor();
+      }
+    });
 }
 
 // Buckets of another order in the middle of a window lose nothing of it.
@@ -83,7 +112,7 @@ TEST(ReducerGradientsRanks, ARebuildKeepsWhatIsThere) {
     std::vector<Parameter> parameters;
     for (const auto& parameter : net.named_parameters())
       parameters.push_back({parameter.key(), parameter.value()});
-    Reducer reducer(parameters, group, {.limits = {{150}}});
+    Reducer reducer(parameters, group, {.bucket_bytes = 150});
     const at::Tensor x = whole_numbers({2, 4}, 2);
     for (int step = 0; step < 4; ++step) {
       net.forward(x, {3, 2, 1, 0}).sum().backward();
@@ -104,6 +133,40 @@ TEST(ReducerGradientsRanks, NormsOfWhatWasReduced) {
     ((a * (2 * group.rank() + 2)).sum() + at::real(b * 2).sum()).backward();
     EXPECT_NEAR(reducer.outcome().squares[0], 4 * 9, 1e-4);
     EXPECT_NEAR(reducer.outcome().squares[1], 2 * 4, 1e-4);
+  });
+}
+
+// What the norm knows of a gradient moves with it to its new bucket; what was left out,
+// or was put there by somebody else, it does not know.
+TEST(ReducerGradientsRanks, NormsAndAnotherOrder) {
+  run_world(Backend::Local, 2, [](const comm::Group& group) {
+    const Blocks net(4);
+    std::vector<Parameter> parameters;
+    for (const auto& parameter : net.named_parameters())
+      parameters.push_back({parameter.key(), parameter.value()});
+    Reducer reducer(
+        parameters, group, {.bucket_bytes = 1, .find_unused = true, .norm = true});
+    const at::Tensor x = whole_numbers({2, 4}, 2);
+    // Block 1 is reached by nobody, and has a gradient from before.
+    net.weight(1).mutable_grad() = at::ones({4, 4}, at::kDouble);
+    reducer.set_reached({1, 1, 0, 0, 1, 1, 1, 1});
+    net.forward(x, {3, 2, 0}).sum().backward();
+    EXPECT_EQ(reducer.rebuilds(), 1);
+    for (size_t i = 0; i < parameters.size(); ++i) {
+      const bool reached = i < 2 || i > 3;
+      EXPECT_EQ(reducer.is_as_reduced(i), reached) << parameters[i].name;
+      if (reached) {
+        EXPECT_NEAR(
+            reducer.outcome().squares[i],
+            parameters[i].tensor.grad().square().sum().item<double>(),
+            1e-9);
+      }
+    }
+    net.weight(0).grad().mul_(2);
+    net.bias(0).mutable_grad() = at::ones({4}, at::kDouble);
+    EXPECT_FALSE(reducer.is_as_reduced(0));
+    EXPECT_FALSE(reducer.is_as_reduced(1));
+    EXPECT_TRUE(reducer.is_as_reduced(4));
   });
 }
 

@@ -34,7 +34,7 @@ TEST(ReducerRanks, EveryBackwardIsARound) {
   run_world(Backend::Local, 2, [](const comm::Group& group) {
     const Blocks net(2);
     const auto whole = copy_of(net);
-    Reducer reducer(parameters_of(net), group, {.limits = {{1}}});
+    Reducer reducer(parameters_of(net), group, {.bucket_bytes = 1});
     EXPECT_EQ(reducer.gradients().buckets(), 4);
     for (int step = 0; step < 3; ++step) {
       net.forward(reducer_input(group.rank())).sum().backward();
@@ -67,7 +67,7 @@ TEST(ReducerRanks, RoundsByHand) {
   run_world(Backend::Local, 2, [](const comm::Group& group) {
     const Blocks net(2);
     const auto whole = copy_of(net);
-    Reducer reducer(parameters_of(net), group, {.limits = {{1}}, .by_hand = true});
+    Reducer reducer(parameters_of(net), group, {.bucket_bytes = 1}, Rounds::ByHand);
     net.forward(reducer_input(group.rank()))
         .sum()
         .backward();  // adds up, as in a pause
@@ -88,7 +88,7 @@ TEST(ReducerRanks, RoundsByHand) {
 TEST(ReducerRanks, GradientsThatAreCompleteOnlyAtTheEnd) {
   run_world(Backend::Local, 2, [](const comm::Group& group) {
     const Blocks net(2);
-    Reducer reducer(parameters_of(net), group, {.limits = {{1}}, .by_hand = true});
+    Reducer reducer(parameters_of(net), group, {.bucket_bytes = 1}, Rounds::ByHand);
     reducer.leave_to_finish({net.weight(1)});
     const auto& buckets = reducer.gradients().layout().buckets;
     EXPECT_EQ(buckets.back().parameters, (std::vector<int>{2}));
@@ -106,8 +106,8 @@ TEST(ReducerRanks, ShadowsTakePartWithZeros) {
     for (const bool by_active : {false, true}) {
       const Blocks net(2);
       const auto own = copy_of(net);
-      Reducer reducer(parameters_of(net), group, {.limits = {{1}}});
-      reducer.divide_by_active(by_active);
+      Reducer reducer(parameters_of(net), group, {.bucket_bytes = 1});
+      reducer.set_join({.divide_by_active = by_active});
       if (group.rank() == 0) {
         net.forward(reducer_input()).sum().backward();
         (own->forward(reducer_input()).sum() / (by_active ? 1 : 2)).backward();
@@ -131,14 +131,14 @@ TEST(ReducerRanks, WhatCannotBeReduced) {
     Reducer reducer({{"leaf", leaf}}, group);
     EXPECT_THROW(reducer.set_weight(2), InvalidArgument);
     EXPECT_THROW(Reducer({{"leaf", leaf}}, group), InvalidArgument);
-    EXPECT_THROW(Reducer({}, group, {.limits = {{}}}), InvalidArgument);
+    EXPECT_THROW(Reducer({}, group, {.bucket_bytes = 0}), InvalidArgument);
   });
 }
 
 TEST(ReducerRanks, ARoundThatFailedStaysOpenUntilTheGroupIsReplaced) {
   run_world(Backend::Local, 1, [](const comm::Group& group) {
     const Blocks net(2);
-    Reducer reducer(parameters_of(net), group, {.limits = {{1}}});
+    Reducer reducer(parameters_of(net), group, {.bucket_bytes = 1});
     const at::Tensor one = net.forward(reducer_input(), {1}).sum();
     EXPECT_TRUE(contains(
         message_of<InvalidArgument>([&] { one.backward(); }), "on rank 0 for w0, b0;"));
@@ -156,7 +156,7 @@ TEST(ReducerRanks, ARoundThatFailedStaysOpenUntilTheGroupIsReplaced) {
 TEST(ReducerRanks, ManyRoundsWithFewRebuilds) {
   run_world(Backend::Local, 2, [](const comm::Group& group) {
     const Blocks net(6);
-    Reducer reducer(parameters_of(net), group, {.limits = {{150}}});
+    Reducer reducer(parameters_of(net), group, {.bucket_bytes = 150});
     // Another order every time: rebuilds get rarer and rarer.
     std::vector<int> path = {0, 1, 2, 3, 4, 5};
     for (int step = 0; step < 40; ++step) {

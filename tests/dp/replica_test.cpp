@@ -143,5 +143,97 @@ TEST(ReplicaRanks, ValuesAreComparedNowAndThen) {
   });
 }
 
+/// A buffer and a counter of each rank, after a sync of this mode from rank 1.
+void expect_buffers_after(BufferOptions options, double value, int64_t count) {
+  options.source = 1;
+  testing::run_world(testing::Backend::Local, 2, [&](const comm::Group& group) {
+    const auto held = std::make_shared<Blocks>(1);
+    const at::Tensor mean = held->register_buffer("mean", at::zeros({3}));
+    const at::Tensor number = held->register_buffer("number", at::zeros({}, at::kLong));
+    Replica replica(*held, group, {.buffers = options});
+    mean.fill_(group.rank() + 1.0);
+    number.fill_(10 + group.rank());
+    replica.sync_buffers();
+    if (options.mode == BufferMode::Off) {
+      EXPECT_EQ(mean[0].item<double>(), group.rank() + 1.0);
+      return;
+    }
+    EXPECT_TRUE(same(mean, at::full({3}, value)));
+    EXPECT_EQ(number.item<int64_t>(), count);
+  });
+}
+
+TEST(ReplicaRanks, BuffersInEveryMode) {
+  expect_buffers_after({.mode = BufferMode::Off}, 0, 0);
+  expect_buffers_after({.mode = BufferMode::Broadcast}, 2, 11);
+  expect_buffers_after({.mode = BufferMode::Average}, 1.5, 10);
+  expect_buffers_after(
+      {.mode = BufferMode::Hook,
+       .hook =
+           [](const comm::Group&, const NamedBuffers& buffers) {
+             EXPECT_EQ(buffers[1].first, "number");
+             buffers[0].second.fill_(7);
+             buffers[1].second.fill_(8);
+           }},
+      7,
+      8);
+}
+
+// Not only what is trained and reduced by every backward.
+TEST(ReplicaRanks, FrozenAndDelayedParametersAreComparedToo) {
+  for (const bool frozen : {false, true})
+    run_world(Backend::Local, 2, [frozen](const comm::Group& group) {
+      const auto held = std::make_shared<Blocks>(2);
+      held->weight(1).set_requires_grad(!frozen);
+      DataParallelOptions options;
+      if (!frozen)
+        options.delay = {"w1"};
+      const Replica replica(*held, group, options);
+      replica.check_replicas();
+      if (group.rank() == 1)
+        add_to(held->weight(1), 1e-9);
+      EXPECT_TRUE(contains(
+          message_of<Error>([&] { replica.check_replicas(); }), "values of w1"));
+    });
+}
+
+TEST(ReplicaRanks, BuffersAreComparedWhereTheyMustBeEqual) {
+  for (const bool after_forward : {false, true})
+    run_world(Backend::Local, 2, [after_forward](const comm::Group& group) {
+      const auto held = std::make_shared<Blocks>(1);
+      const at::Tensor count = held->register_buffer("count", at::zeros({2}));
+      Replica replica(
+          *held,
+          group,
+          {.buffers = {.after_forward = after_forward}, .check_replicas_every = 1});
+      const auto step = [&] {
+        static_cast<void>(replica.before_forward());
+        count.add_(group.rank() + 1);
+        replica.watch(held->forward(replica_input())).sum().backward();
+      };
+      step();
+      step();
+      count.add_(group.rank());
+      if (after_forward)
+        EXPECT_TRUE(contains(message_of<Error>(step), "values of count"));
+      else
+        step();  // each has its own until the next forward
+    });
+}
+
+TEST(ReplicaRanks, ParametersThatAreUnfrozenLaterAreRefused) {
+  run_world(Backend::Local, 2, [](const comm::Group& group) {
+    const auto held = std::make_shared<Blocks>(2);
+    held->weight(1).set_requires_grad(false);
+    Replica replica(*held, group);
+    static_cast<void>(replica.before_forward());
+    held->weight(1).set_requires_grad(true);
+    EXPECT_TRUE(contains(
+        message_of<InvalidArgument>(
+            [&] { static_cast<void>(replica.before_forward()); }),
+        "got w1 that need a gradient now"));
+  });
+}
+
 }  // namespace
 }  // namespace trireme::dp

@@ -106,5 +106,117 @@ TEST(StageSyncRanks, NoGradientAnywhereIsNone) {
   });
 }
 
+// Ranks with different pasts: each pair has its own order of buckets.
+TEST(StageSyncRanks, AnotherGroupAgreesOnTheOrder) {
+  run_world(Backend::Local, 4, [](const comm::Group& world) {
+    const int part = world.rank() / 2;
+    const at::Tensor a = parameter(1);
+    const at::Tensor b = parameter(1);
+    StageSync sync({{0, {{"a", a}, {"b", b}}}}, world.split(part), {.bucket_bytes = 1});
+    const auto step = [&](bool a_first) {
+      a.mutable_grad() = b.mutable_grad() = at::Tensor();
+      sync.last_backward(0);
+      // What is used last comes first.
+      const at::Tensor first = (a_first ? b * 10 : a).sum();
+      const at::Tensor second = (a_first ? a : b * 10).sum();
+      ((first + second) * world.rank()).backward();
+      sync.reduce(0);
+      sync.finish();
+    };
+    for (int k = 0; k < 3; ++k)
+      step(part == 1);
+    EXPECT_NE(sync.reducers().at(0)->planned_order().front(), part == 1 ? 1 : 0);
+    sync.replace_group(world);
+    EXPECT_EQ(sync.reducers().at(0)->planned_order().front(), 1);
+    step(part == 1);
+    EXPECT_EQ(a.grad()[0].item<float>(), 1.5);
+    EXPECT_EQ(b.grad()[0].item<float>(), 15);
+  });
+}
+
+TEST(StageSyncRanks, OptionsAndHooksAreCompared) {
+  run_world(Backend::Local, 2, [](const comm::Group& group) {
+    const at::Tensor a = parameter(1);
+    const bool odd = group.rank() == 1;
+    const auto differs = [&](const DataParallelOptions& options, const char* part) {
+      const std::string message = testing::message_of<InvalidArgument>([&] {
+        StageSync({{0, {{"a", a}}}}, group, odd ? options : DataParallelOptions{});
+      });
+      EXPECT_TRUE(testing::contains(message, part)) << message;
+    };
+    differs({.bucket_bytes = 7}, "bucket limit 7");
+    differs({.reduction = Reduction::Sum}, "reduction 1");
+    DataParallelOptions wide;
+    wide.gradient_dtype = at::kDouble;
+    differs(wide, "gradient_dtype Double");
+    DataParallelOptions hooked;
+    hooked.stage_hooks = [](int stage) {
+      return CommHooks{make_hook(
+          text("of stage ", stage),
+          [](GradBucket& bucket, const CommHook::Next& next) { next(bucket); })};
+    };
+    differs(hooked, "hook of stage 0");
+    // One rank alone is wrong: all hear of it.
+    DataParallelOptions wrong;
+    wrong.static_graph = odd;
+    EXPECT_TRUE(testing::contains(
+        testing::message_of<Error>([&] {
+          StageSync({{0, {{"a", a}}}}, group, wrong);
+        }),
+        "static_graph"));
+  });
+}
+
+TEST(StageSyncRanks, EveryStageHasItsHooks) {
+  run_world(Backend::Local, 2, [](const comm::Group& group) {
+    const at::Tensor a = parameter(1);
+    const at::Tensor b = parameter(1);
+    DataParallelOptions options;
+    options.stage_hooks = [](int stage) {
+      return CommHooks{
+          make_hook("times", [stage](GradBucket& bucket, const auto& next) {
+            next(bucket);
+            bucket.buffer().mul_(stage + 1);
+          })};
+    };
+    StageSync sync({{0, {{"a", a}}}, {3, {{"b", b}}}}, group, options);
+    (a + b).sum().backward();
+    sync.finish();
+    EXPECT_EQ(a.grad()[0].item<float>(), 1);
+    EXPECT_EQ(b.grad()[0].item<float>(), 4);
+  });
+}
+
+TEST(StageSyncRanks, ParametersThatAreUnfrozenLaterAreRefused) {
+  run_world(Backend::Local, 2, [](const comm::Group& group) {
+    const at::Tensor a = parameter(1);
+    const at::Tensor b = at::ones({2});
+    StageSync sync({{0, {{"a", a}, {"b", b}}}}, group);
+    b.set_requires_grad(true);
+    (a + b).sum().backward();
+    EXPECT_TRUE(testing::contains(
+        testing::message_of<InvalidArgument>([&] { sync.finish(); }),
+        "got b that need a gradient now"));
+  });
+}
+
+// What an optimizer with masters asks for.
+TEST(StageSyncRanks, SumsInAWiderDtypeCanStayAsTheyAre) {
+  run_world(Backend::Local, 2, [](const comm::Group& group) {
+    const at::Tensor a = at::ones({2}, at::kBFloat16).set_requires_grad(true);
+    DataParallelOptions options;
+    options.gradient_dtype = at::kFloat;
+    options.unrounded = true;
+    StageSync sync({{0, {{"a", a}}}}, group, options);
+    for (int step = 0; step < 2; ++step) {
+      (a * 256).sum().backward();
+      a.sum().backward();
+      sync.finish();
+      EXPECT_TRUE(testing::same(a.grad(), at::full({2}, 257.0F)));
+      a.mutable_grad() = at::Tensor();
+    }
+  });
+}
+
 }  // namespace
 }  // namespace trireme::dp

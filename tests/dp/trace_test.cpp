@@ -52,11 +52,20 @@ TEST(TraceRanks, TimesOfAllRanksAndWhatThereIsToKnow) {
       EXPECT_GT(one.comm_ns, 0);
     }
     const auto data = logging_data(model.replica());
-    EXPECT_EQ(data.at("parameters"), "6");
-    EXPECT_EQ(data.at("rounds"), "1");
+    EXPECT_EQ(data.at("num_parameter_tensors"), "6");
+    EXPECT_EQ(data.at("total_parameter_size_bytes"), text(4 * (40 + 72 + 9)));
+    EXPECT_EQ(data.at("unused_parameter_size"), "0");
+    EXPECT_EQ(data.at("dtypes"), "float32");
+    EXPECT_EQ(data.at("iteration"), "1");
     EXPECT_EQ(data.at("world_size"), "2");
-    EXPECT_EQ(data.at("backend"), "local");
-    EXPECT_NE(data.at("bucket_bytes").find(", "), std::string::npos);
+    EXPECT_EQ(data.at("backend_name"), "local");
+    EXPECT_EQ(data.at("bucket_cap_bytes"), "64");
+    EXPECT_NE(data.at("module_name").find("Sequential"), std::string::npos);
+    EXPECT_NE(data.at("bucket_sizes").find(", "), std::string::npos);
+    EXPECT_NE(
+        data.at("rebuilt_per_bucket_param_indices").find("{5"), std::string::npos);
+    // The last layer comes first.
+    EXPECT_EQ(data.at("prev_iteration_grad_ready_order_indices").front(), '5');
     EXPECT_TRUE(data.contains("env OMP_NUM_THREADS"));
   });
 }

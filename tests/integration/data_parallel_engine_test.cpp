@@ -1,4 +1,7 @@
 // Backward by torch's engine and by our executor, into `.grad` and into a map.
+#include <string>
+#include <vector>
+
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
@@ -7,6 +10,7 @@
 #include "../dp/models.h"
 #include "trireme/autograd/executor.h"
 #include "trireme/core/error.h"
+#include "trireme/core/log.h"
 #include "trireme/dp/data_parallel.h"
 #include "trireme/testing/check.h"
 #include "trireme/testing/world.h"
@@ -118,6 +122,23 @@ TEST(DataParallelEngineRanks, CreateGraphRuns) {
           EXPECT_TRUE(parameter.requires_grad());
       }
     });
+}
+
+// The graph of a gradient is lost with its reduction, which must not be silent.
+TEST(DataParallelEngineRanks, CreateGraphIsWarnedOf) {
+  run_world(Backend::Shm, 2, [](const comm::Group& group) {
+    std::vector<std::string> lines;
+    const auto scope =
+        set_log_sink([&](std::string_view line) { lines.emplace_back(line); });
+    DataParallel model(std::make_shared<Blocks>(2), group);
+    const auto loss = [&] { return model(engine_input(group.rank())).square().sum(); };
+    loss().backward();
+    EXPECT_TRUE(lines.empty());
+    for (int step = 0; step < 2; ++step)
+      loss().backward({}, std::nullopt, true);
+    ASSERT_EQ(lines.size(), 1u) << "once";
+    EXPECT_TRUE(testing::contains(lines[0], "create_graph")) << lines[0];
+  });
 }
 
 TEST(DataParallelEngineRanks, GradientsOfGradientsPassTheWatch) {

@@ -139,5 +139,23 @@ TEST(DataParallelGroupsRanks, WrappedAgainAfterAFailure) {
   });
 }
 
+// Each half has its own order of buckets and its own number of rounds; together they
+// take those of the first rank.
+TEST(DataParallelGroupsRanks, RanksWithDifferentPasts) {
+  for (const Backend backend : {Backend::Local, Backend::Shm})
+    run_world(backend, 4, [](const comm::Group& world) {
+      const int part = world.rank() / 2;
+      const comm::Group half = world.split(part);
+      Model model(std::make_shared<Blocks>(3), half, {.bucket_bytes = 1});
+      const std::vector<int> paths[2] = {{0, 1, 2}, {2, 0, 1}};
+      for (int step = 0; step < 3 + part; ++step)
+        model(group_input(0), paths[part]).sum().backward();
+      EXPECT_EQ(model.replica().reducer().rebuilds() > 0, part == 1);
+      model.replica().replace_group(world);
+      EXPECT_EQ(model.replica().reducer().rounds(), 3);
+      expect_good_steps(model, world);
+    });
+}
+
 }  // namespace
 }  // namespace trireme::dp

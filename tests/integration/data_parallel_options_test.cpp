@@ -77,6 +77,35 @@ TEST(DataParallelOptionsRanks, ARankThatWeighsNothing) {
   });
 }
 
+// It takes part and changes nothing, whatever it has.
+TEST(DataParallelOptionsRanks, NaNOfARankThatWeighsNothing) {
+  for (const bool find_unused : {false, true})
+    for (const bool hooked : {false, true})
+      run_world(Backend::Local, 2, [&](const comm::Group& group) {
+        const auto net = std::make_shared<Blocks>(2);
+        const auto alone = copy_of(*net);
+        DataParallelOptions options{
+            .bucket_bytes = 1,
+            .reduction = Reduction::WeightedMean,
+            .find_unused = find_unused,
+            .check_finite = true};
+        if (hooked)
+          options.hooks = {make_hook(
+              "pass", [](GradBucket& bucket, const auto& next) { next(bucket); })};
+        DataParallel model(net, group, options);
+        for (int step = 0; step < 2; ++step) {
+          model.set_weight(group.rank() == 0 ? 3 : 0);
+          (model(option_input(0)) * (group.rank() == 0 ? 1 : std::nan("")))
+              .sum()
+              .backward();
+          alone->forward(option_input(0)).sum().backward();
+          expect_same_gradients(*net, *alone);
+          drop_gradients(*net);
+          drop_gradients(*alone);
+        }
+      });
+}
+
 TEST(DataParallelOptionsRanks, AWeightNeedsTheOption) {
   run_world(Backend::Local, 1, [](const comm::Group& group) {
     DataParallel model(std::make_shared<Blocks>(1), group);
@@ -88,8 +117,10 @@ TEST(DataParallelOptionsRanks, AWeightNeedsTheOption) {
 /// Many small gradients after a large one: bfloat16 loses them.
 double error_of_sum(const comm::Group& group, bool wide) {
   DataParallelOptions options;
-  if (wide)
+  if (wide) {
     options.gradient_dtype = at::kFloat;
+    options.unrounded = true;
+  }
   const auto net = std::make_shared<Blocks>(1, 4, at::kBFloat16);
   DataParallel model(net, group, options);
   const auto step = [&](double scale) {
@@ -103,8 +134,8 @@ double error_of_sum(const comm::Group& group, bool wide) {
       step(0.5);
   }
   step(0.5);
-  EXPECT_EQ(net->bias(0).grad().scalar_type(), at::kBFloat16);
-  const double got = model.replica().reducer().reduced(1)[0].item<double>();
+  EXPECT_EQ(net->bias(0).grad().scalar_type(), wide ? at::kFloat : at::kBFloat16);
+  const auto got = net->bias(0).grad()[0].item<double>();
   return std::abs(got - (256 + 0.5 * kSteps));
 }
 

@@ -194,5 +194,77 @@ TEST(DataParallelOutputsRanks, NoGradLeavesGradientsUndefined) {
   });
 }
 
+/// The two halves of one operation's result.
+class Halves : public Blocks {
+ public:
+  Halves() : Blocks(1) {}
+  std::vector<at::Tensor> forward(const at::Tensor& x) const {
+    return block(0, x).chunk(2, 1);
+  }
+};
+
+// torch refuses to write into views of one operation; behind our node they are tensors
+// of their own.
+TEST(DataParallelOutputsRanks, ALossThatIsScaledInPlace) {
+  for (const bool find_unused : {false, true})
+    run_world(Backend::Local, 2, [&](const comm::Group& group) {
+      const auto net = std::make_shared<Halves>();
+      const auto whole = std::make_shared<Halves>();
+      DataParallel model(net, group, {.find_unused = find_unused});
+      for (int step = 0; step < 3; ++step) {
+        std::vector<at::Tensor> halves = model(output_input(group.rank()));
+        halves[0].mul_(3);
+        at::Tensor loss = halves[0].sum() + halves[1].sum();
+        loss.mul_(0.5);
+        loss.backward();
+        for (int rank = 0; rank < 2; ++rank) {
+          const auto its = whole->forward(output_input(rank));
+          ((its[0].sum() * 3 + its[1].sum()) / 4).backward();
+        }
+        expect_same_gradients(*net, *whole);
+      }
+    });
+}
+
+/// Something with a gradient, and three things without.
+class MixedOutputs : public Blocks {
+ public:
+  using Outputs = std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor>;
+  MixedOutputs() : Blocks(2) {}
+  Outputs forward(const at::Tensor& x) {
+    const at::Tensor y = Blocks::forward(x);
+    made = at::arange(3);
+    return {y, made, y.detach(), at::Tensor()};
+  }
+  at::Tensor made;
+};
+
+TEST(DataParallelOutputsRanks, OutputsWithoutAGradient) {
+  for (const bool static_graph : {false, true})
+    for (const bool find_unused : {false, true})
+      run_world(Backend::Local, 2, [&](const comm::Group& group) {
+        const auto net = std::make_shared<MixedOutputs>();
+        const auto whole = std::make_shared<MixedOutputs>();
+        DataParallel model(
+            net,
+            group,
+            {.bucket_bytes = 1,
+             .find_unused = find_unused,
+             .static_graph = static_graph});
+        for (int step = 0; step < 3; ++step) {
+          const auto [y, made, detached, none] = model(output_input(group.rank()));
+          EXPECT_TRUE(made.is_same(net->made)) << "as it was";
+          EXPECT_FALSE(made.requires_grad());
+          EXPECT_FALSE(detached.requires_grad());
+          EXPECT_TRUE(testing::same(detached, y.detach()));
+          EXPECT_FALSE(none.defined());
+          y.sum().backward();
+          for (int rank = 0; rank < 2; ++rank)
+            (std::get<0>(whole->forward(output_input(rank))).sum() / 2).backward();
+          expect_same_gradients(*net, *whole);
+        }
+      });
+}
+
 }  // namespace
 }  // namespace trireme::dp

@@ -1,4 +1,7 @@
 // Gradients that list rows.
+#include <cmath>
+#include <optional>
+
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 #include <torch/nn/modules/embedding.h>
@@ -177,6 +180,58 @@ TEST(DataParallelSparseRanks, NaNInARow) {
     EXPECT_TRUE(testing::contains(
         testing::message_of<Error>([&] { loss.backward(); }),
         "NaN or infinity on rank 1 in one.weight"));
+  });
+}
+
+// Rows of low precision are reduced, and come back, in the dtype of the parameters;
+// also on a rank that had no forward.
+TEST(DataParallelSparseRanks, RowsUnderMixedPrecision) {
+  for (const auto reduction :
+       {std::optional<c10::ScalarType>(), std::optional(at::kBFloat16)})
+    run_world(Backend::Local, 2, [&](const comm::Group& group) {
+      const auto net = std::make_shared<Words>(true);
+      DataParallelOptions options;
+      options.mixed_precision.parameters = at::kBFloat16;
+      options.mixed_precision.reduction = reduction;
+      DataParallel model(net, group, options);
+      const auto loss = [&] { return model(indices_of(group.rank())).sum(); };
+      join({&model.replica()}, [&] {
+        for (int step = 0; step < 2 + group.rank(); ++step) {
+          {
+            const auto guard = model.no_sync();
+            loss().backward();
+          }
+          loss().backward();
+          for (const at::Tensor& weight : {net->one->weight, net->bag->weight}) {
+            EXPECT_TRUE(weight.grad().is_sparse());
+            EXPECT_EQ(weight.grad().scalar_type(), at::kFloat);
+            EXPECT_EQ(weight.scalar_type(), at::kFloat);
+          }
+          if (step == 0) {
+            const auto whole = std::make_shared<Words>(false);
+            for (int rank = 0; rank < 2; ++rank)
+              whole->forward(indices_of(rank)).sum().backward();
+            EXPECT_TRUE(
+                same(net->one->weight.grad().to_dense(), whole->one->weight.grad()));
+          }
+          drop_gradients(*net);
+        }
+      });
+    });
+}
+
+TEST(DataParallelSparseRanks, NaNRowsThatWeighNothing) {
+  run_world(Backend::Local, 2, [](const comm::Group& group) {
+    const auto net = std::make_shared<Pure>();
+    DataParallel model(net, group, {.reduction = Reduction::WeightedMean});
+    model.set_weight(group.rank() == 0 ? 2 : 0);
+    (model(at::tensor({group.rank()}, at::kLong)) *
+     (group.rank() == 0 ? 1 : std::nan("")))
+        .sum()
+        .backward();
+    at::Tensor wanted = at::zeros({6, 4});
+    wanted[0].fill_(1);
+    EXPECT_TRUE(same(net->one->weight.grad().to_dense(), wanted));
   });
 }
 

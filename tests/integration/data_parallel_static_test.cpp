@@ -202,5 +202,36 @@ TEST(DataParallelStaticRanks, OwnCheckpointsNeedNoOption) {
       });
 }
 
+// The graph behind the outputs is walked, and it is a static one: what is counted
+// holds.
+TEST(DataParallelStaticRanks, UnusedParametersAreFoundInAStaticGraph) {
+  for (const Backend backend : {Backend::Local, Backend::Shm})
+    for (const size_t bytes : {size_t{1}, size_t{1} << 20})
+      run_world(backend, 2, [&](const comm::Group& group) {
+        const auto net = std::make_shared<Blocks>(4);
+        const auto whole = copy_of(*net);
+        DataParallel model(
+            net,
+            group,
+            {.bucket_bytes = bytes, .find_unused = true, .static_graph = true});
+        const Path paths[2] = {{0, 1}, {2, 0}};
+        for (int step = 0; step < 5; ++step) {
+          SCOPED_TRACE(text("step ", step, " of rank ", group.rank()));
+          // And a loss on the side, which no output leads to.
+          const auto loss = [](const at::Tensor& y, const Blocks& its) {
+            return y.sum() + (its.weight(3) * 2).sum();
+          };
+          loss(model(static_input(group.rank()), paths[group.rank()]), *net).backward();
+          for (int rank = 0; rank < 2; ++rank)
+            (loss(whole->forward(static_input(rank), paths[rank]), *whole) / 2)
+                .backward();
+          expect_same_gradients(*net, *whole);
+          drop_gradients(*net);
+          drop_gradients(*whole);
+        }
+        EXPECT_FALSE(net->bias(3).grad().defined());
+      });
+}
+
 }  // namespace
 }  // namespace trireme::dp

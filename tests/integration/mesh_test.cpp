@@ -51,7 +51,7 @@ struct MeshRank {
         its.parameters.push_back({name, tensor});
     }
     sync = std::make_shared<dp::StageSync>(
-        parameters, mesh["dp"], dp::StageSyncOptions{.limits = {{64}}});
+        parameters, mesh["dp"], dp::DataParallelOptions{.bucket_bytes = 64});
     problem.options.sync = sync;
     pipeline =
         std::make_unique<Pipeline>(mine, mesh["pp"], problem.loss, problem.options);

@@ -9,6 +9,7 @@
 
 #include "trireme/autograd/engine_pass.h"
 #include "trireme/autograd/executor.h"
+#include "trireme/autograd/node.h"
 #include "trireme/core/error.h"
 
 namespace trireme::autograd {
@@ -17,10 +18,6 @@ using torch::autograd::impl::gradient_edge;
 
 at::Tensor stand_in(const at::Tensor& input, bool needs_gradient) {
   return input.defined() ? input.detach().set_requires_grad(needs_gradient) : input;
-}
-
-bool needs_gradient(const at::Tensor& tensor) {
-  return tensor.defined() && tensor.requires_grad();
 }
 
 CheckpointNode::CheckpointNode(

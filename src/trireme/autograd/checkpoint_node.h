@@ -51,6 +51,5 @@ class CheckpointNode : public SplitNode {
 
 /// A leaf in place of an input, which may be undefined.
 at::Tensor stand_in(const at::Tensor& input, bool needs_gradient);
-bool needs_gradient(const at::Tensor& tensor);
 
 }  // namespace trireme::autograd

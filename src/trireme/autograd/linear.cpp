@@ -16,7 +16,6 @@
 #include <torch/csrc/autograd/saved_variable.h>
 #include <torch/csrc/autograd/variable.h>
 
-#include "trireme/autograd/checkpoint_node.h"
 #include "trireme/autograd/node.h"
 
 namespace trireme::autograd {

@@ -17,6 +17,11 @@ using torch::autograd::variable_list;
 /// What owns a node: a shared_ptr up to libtorch 2.11, an intrusive_ptr from 2.13 on.
 using NodePtr = decltype(Edge::function);
 
+/// Whether backward has a gradient for a tensor, which may be undefined.
+inline bool needs_gradient(const at::Tensor& tensor) {
+  return tensor.defined() && tensor.requires_grad();
+}
+
 /// Makes a node.
 ///
 ///     auto node = make_node<Recompute>(std::move(edges));

@@ -19,11 +19,11 @@ using comm::ReduceOp;
 BucketComm::BucketComm(
     const comm::Group& group,
     const std::vector<Parameter>& parameters,
-    CommHooks hooks,
+    const DataParallelOptions& options,
     RiderPlan riders)
     : group_(group),
       parameters_(parameters),
-      hooks_(std::move(hooks)),
+      options_(options),
       riders_(riders),
       notes_(group, parameters),
       worker_(
@@ -64,33 +64,18 @@ void BucketComm::use(FlatGradients& gradients) {
       times_[b].bytes = static_cast<int64_t>(gradients.bucket(b).nbytes());
 }
 
-void BucketComm::begin(const RoundPlan& plan) {
-  plan_ = plan;
+void BucketComm::begin(RoundPlan plan) {
+  plan_ = std::move(plan);
   notes_.begin();
-  outcome_.active.clear();
-  outcome_.reached.clear();
-  outcome_.used.clear();
-  outcome_.dropped.clear();
-  outcome_.total_weight = 0;
-  outcome_.rebuild = false;
+  outcome_ = {};
+  outcome_.used.assign(riders_.used > 0 ? parameters_.size() : 0, 0);
+  outcome_.squares.assign(options_.norm ? parameters_.size() : 0, 0.0);
   std::fill(sparse_.begin(), sparse_.end(), at::Tensor());
-  outcome_.squares.assign(plan.norm ? parameters_.size() : 0, 0.0);
   failed_ = false;
 }
 
-void BucketComm::write_first(std::span<const uint8_t> flags) {
-  if (first_dense_ >= 0)
-    write_flags(
-        gradients_->riders(static_cast<size_t>(first_dense_))
-            .narrow(0, 0, riders_.first()),
-        flags);
-}
-
-void BucketComm::write_last(std::span<const uint8_t> flags) {
-  if (last_dense_ < 0)
-    return;
-  const at::Tensor& riders = gradients_->riders(static_cast<size_t>(last_dense_));
-  write_flags(riders.narrow(0, riders.numel() - riders_.last(), riders_.last()), flags);
+void BucketComm::write_riders(size_t bucket, std::span<const uint8_t> flags) {
+  write_flags(gradients_->riders(bucket), flags);
 }
 
 void BucketComm::set_sparse(size_t bucket, at::Tensor gradient) {
@@ -113,8 +98,18 @@ void BucketComm::run_now(size_t bucket) {
 void BucketComm::finish() {
   for (const comm::Work& work : std::exchange(works_, {}))
     work.wait();
+  if (outcome_.unexpected)
+    reduce_skipped();
   notes_.end();
   scale_sparse();
+}
+
+/// A gradient came where no rank had expected one: what was left out is made up for.
+void BucketComm::reduce_skipped() {
+  outcome_.reached.clear();
+  for (size_t b = 0; b < times_.size(); ++b)
+    if (times_[b].skipped)
+      reduce(b);
 }
 
 void BucketComm::fail(const std::string& why) {
@@ -125,15 +120,15 @@ void BucketComm::fail(const std::string& why) {
 }
 
 ReduceOp BucketComm::op() const {
-  return plan_.reduction == Reduction::Mean && !plan_.by_active ? ReduceOp::Mean
-                                                                : ReduceOp::Sum;
+  return options_.reduction == Reduction::Mean && !plan_.by_active ? ReduceOp::Mean
+                                                                   : ReduceOp::Sum;
 }
 
 /// What a sum is divided by.
 double BucketComm::divisor() const {
-  if (plan_.reduction == Reduction::WeightedMean)
+  if (options_.reduction == Reduction::WeightedMean)
     return static_cast<double>(std::max<int64_t>(1, outcome_.total_weight));
-  if (plan_.reduction == Reduction::Mean && plan_.by_active)
+  if (options_.reduction == Reduction::Mean && plan_.by_active)
     return static_cast<double>(std::max<int64_t>(
         1, std::count_if(outcome_.active.begin(), outcome_.active.end(), [](int64_t n) {
           return n > 0;
@@ -148,7 +143,7 @@ at::Tensor BucketComm::values(size_t bucket) const {
 
 bool BucketComm::skips(size_t bucket) const {
   const auto& buckets = gradients_->layout().buckets;
-  return plan_.skip_unreached && !outcome_.reached.empty() &&
+  return options_.find_unused && !outcome_.reached.empty() &&
          std::all_of(
              buckets[bucket].parameters.begin(),
              buckets[bucket].parameters.end(),
@@ -162,20 +157,10 @@ void BucketComm::reduce(size_t bucket) {
   time.start_ns = now_ns();
   time.skipped = skips(bucket);
   try {
-    if (gradients_->layout().buckets[bucket].sparse) {
-      if (!time.skipped) {
-        const auto parameter =
-            static_cast<size_t>(gradients_->layout().buckets[bucket].parameters[0]);
-        at::Tensor mine = sparse_[bucket];
-        if (plan_.reduction == Reduction::WeightedMean && mine.defined())
-          mine = mine.mul(static_cast<double>(plan_.weight));
-        sparse_[bucket] =
-            reduce_sparse(group_, mine, parameters_[parameter].tensor, op());
-        time.bytes = static_cast<int64_t>(sparse_[bucket]._values().nbytes());
-      }
-    } else if (gradients_->bucket(bucket).defined()) {
+    if (gradients_->layout().buckets[bucket].sparse)
+      reduce_rows(bucket);
+    else if (gradients_->bucket(bucket).defined())
       reduce_dense(bucket);
-    }
   } catch (...) {
     failed_ = true;
     rethrow(bucket);
@@ -184,31 +169,72 @@ void BucketComm::reduce(size_t bucket) {
   notes_.moved();
 }
 
+void BucketComm::reduce_rows(size_t bucket) {
+  if (times_[bucket].skipped)
+    return;
+  const BucketRange& range = gradients_->layout().buckets[bucket];
+  const auto parameter = static_cast<size_t>(range.parameters[0]);
+  at::Tensor mine = sparse_[bucket];
+  if (options_.reduction == Reduction::WeightedMean && mine.defined())
+    // What weighs nothing must not even bring its NaN.
+    mine =
+        plan_.weight == 0 ? at::Tensor() : mine.mul(static_cast<double>(plan_.weight));
+  sparse_[bucket] = reduce_sparse(
+      group_, mine, parameters_[parameter].tensor.sizes(), range.dtype, op());
+  times_[bucket].bytes = static_cast<int64_t>(sparse_[bucket]._values().nbytes());
+  if (riders_.used > 0)
+    outcome_.used[parameter] = sparse_[bucket]._nnz() > 0 ? 1 : 0;
+}
+
 void BucketComm::reduce_dense(size_t bucket) {
-  const ReduceOp how = op();
   const at::Tensor& riders = gradients_->riders(bucket);
-  if (times_[bucket].skipped) {
-    if (riders.numel() > 0 && group_.size() > 1)
-      comm::all_reduce(group_, riders, {.op = how});
-    return read_riders(bucket, how);
-  }
-  const at::Tensor gradients = values(bucket);
-  if (plan_.reduction == Reduction::WeightedMean)
-    gradients.mul_(static_cast<double>(plan_.weight));
+  const bool skipped = times_[bucket].skipped;
+  if (skipped && static_cast<int>(bucket) != last_dense_)
+    return;
+  const bool apart = skipped || !options_.hooks.empty();
+  if (!skipped)
+    weigh(values(bucket));
+  if (group_.size() > 1 && (!apart || riders.numel() > 0))
+    comm::all_reduce(group_, apart ? riders : gradients_->bucket(bucket), {.op = op()});
+  read_riders(bucket);
+  // Without inputs anywhere there is a bucket that only says so: hooks keep state.
+  if (skipped || !has_inputs_somewhere())
+    return;
   GradBucket passed(group_);
-  if (!hooks_.empty()) {
+  if (apart)
     run_hooks(bucket, passed);
-    if (riders.numel() > 0 && group_.size() > 1)
-      comm::all_reduce(group_, riders, {.op = how});
-  } else if (group_.size() > 1) {
-    comm::all_reduce(group_, gradients_->bucket(bucket), {.op = how});
-  }
-  read_riders(bucket, how);
   if (const double by = divisor(); by != 1)
-    gradients.div_(by);
-  if (plan_.norm)
+    values(bucket).div_(by);
+  if (options_.norm)
     add_squares(bucket);
   run_after(passed);
+}
+
+/// As often as this rank's weight says.
+void BucketComm::weigh(const at::Tensor& gradients) const {
+  if (options_.reduction != Reduction::WeightedMean)
+    return;
+  // NaN times 0 is NaN, but what weighs nothing must change nothing.
+  if (plan_.weight == 0)
+    gradients.zero_();
+  else
+    gradients.mul_(static_cast<double>(plan_.weight));
+}
+
+bool BucketComm::has_inputs_somewhere() const {
+  return outcome_.active.empty() ||
+         std::any_of(outcome_.active.begin(), outcome_.active.end(), [](int64_t n) {
+           return n > 0;
+         });
+}
+
+GradBucket::Entry BucketComm::entry_of(size_t parameter) const {
+  return {
+      .parameter = parameter,
+      .info = &parameters_[parameter],
+      .gradient = gradients_->view(parameter),
+      .values = plan_.values.empty() ? parameters_[parameter].tensor
+                                     : plan_.values[parameter]};
 }
 
 void BucketComm::run_hooks(size_t bucket, GradBucket& passed) {
@@ -221,11 +247,9 @@ void BucketComm::run_hooks(size_t bucket, GradBucket& passed) {
   passed.op_ = op();
   for (const int i : range.parameters) {
     const auto parameter = static_cast<size_t>(i);
-    passed.entries_.push_back(
-        {.parameter = parameter,
-         .info = &parameters_[parameter],
-         .gradient = gradients_->view(parameter),
-         .begin = gradients_->layout().places[parameter].begin - range.begin});
+    passed.entries_.push_back(entry_of(parameter));
+    passed.entries_.back().begin =
+        gradients_->layout().places[parameter].begin - range.begin;
   }
   call_hook(passed, 0, gradients.numel());
   if (!passed.buffer_.is_same(gradients))
@@ -234,27 +258,24 @@ void BucketComm::run_hooks(size_t bucket, GradBucket& passed) {
 }
 
 void BucketComm::run_after(GradBucket& passed) {
-  const std::vector<int64_t>& active = outcome_.active;
-  // When all ranks are out of inputs, there is a bucket that only says so.
-  if (!active.empty() && std::count(active.begin(), active.end(), 0) == group_.size())
-    return;
   for (GradBucket::Entry& entry : passed.entries_)
-    entry.reached = outcome_.reached.empty() || outcome_.reached[entry.parameter] > 0;
-  for (const auto& hook : hooks_)
+    entry.used = outcome_.used.empty() || outcome_.used[entry.parameter] > 0;
+  for (const auto& hook : options_.hooks)
     hook->after(passed);
   outcome_.dropped.insert(
       outcome_.dropped.end(), passed.dropped_.begin(), passed.dropped_.end());
 }
 
 void BucketComm::call_hook(GradBucket& bucket, size_t hook, int64_t elements) {
-  if (hook == hooks_.size())
+  const CommHooks& hooks = options_.hooks;
+  if (hook == hooks.size())
     return bucket.reduce(bucket.buffer_);
-  hooks_[hook]->run(
+  hooks[hook]->run(
       bucket, [&](GradBucket& passed) { call_hook(passed, hook + 1, elements); });
   if (!bucket.buffer_.defined() || bucket.buffer_.numel() != elements)
     throw InvalidArgument(text(
         "[dp] expected the hook ",
-        hooks_[hook]->name(),
+        hooks[hook]->name(),
         " to leave a buffer of ",
         elements,
         " elements, got ",
@@ -263,23 +284,29 @@ void BucketComm::call_hook(GradBucket& bucket, size_t hook, int64_t elements) {
 }
 
 /// What rode on this bucket.
-void BucketComm::read_riders(size_t bucket, ReduceOp how) {
-  const int ranks = how == ReduceOp::Mean ? group_.size() : 1;
+void BucketComm::read_riders(size_t bucket) {
   const at::Tensor& riders = gradients_->riders(bucket);
-  if (static_cast<int>(bucket) == first_dense_ && riders_.first() > 0) {
-    const std::vector<int64_t> counts =
-        read_counts(riders.narrow(0, 0, riders_.first()), ranks);
-    const auto weight = counts.begin() + riders_.active;
-    const auto reached = weight + riders_.weight;
-    outcome_.active.assign(counts.begin(), weight);
-    outcome_.total_weight = sum_of_bits(std::vector<int64_t>(weight, reached));
-    outcome_.reached.assign(reached, counts.end());
+  if (riders.numel() == 0)
+    return;
+  const std::vector<int64_t> counts =
+      read_counts(riders, op() == ReduceOp::Mean ? group_.size() : 1);
+  auto next = counts.begin();
+  const auto take = [&](int64_t flags) {
+    const auto begin = std::exchange(next, next + flags);
+    return std::vector<int64_t>(begin, next);
+  };
+  if (static_cast<int>(bucket) == first_dense_) {
+    outcome_.active = take(riders_.active);
+    outcome_.total_weight = sum_of_bits(take(riders_.weight));
+    outcome_.reached = take(riders_.reached);
   }
-  if (static_cast<int>(bucket) == last_dense_ && riders_.last() > 0) {
-    const std::vector<int64_t> counts = read_counts(
-        riders.narrow(0, riders.numel() - riders_.last(), riders_.last()), ranks);
-    outcome_.rebuild = riders_.rebuild > 0 && counts[0] > 0;
-    outcome_.used.assign(counts.begin() + riders_.rebuild, counts.end());
+  if (riders_.used > 0)
+    for (const int i : gradients_->layout().buckets[bucket].parameters)
+      outcome_.used[static_cast<size_t>(i)] = *next++;
+  if (static_cast<int>(bucket) == last_dense_ && riders_.ends > 0) {
+    outcome_.rebuild = *next++ > 0;
+    outcome_.unexpected = *next++ > 0;
+    outcome_.meet = *next++ > 0;
   }
 }
 
@@ -294,7 +321,7 @@ void BucketComm::add_squares(size_t bucket) {
 
 /// Afterwards, since a sparse bucket may come before the one that brings the weights.
 void BucketComm::scale_sparse() {
-  if (first_dense_ < 0 && plan_.reduction == Reduction::WeightedMean) {
+  if (first_dense_ < 0 && options_.reduction == Reduction::WeightedMean) {
     // Nothing has brought them.
     const at::Tensor total =
         at::full({1}, plan_.weight, at::TensorOptions().dtype(at::kLong));
@@ -308,20 +335,18 @@ void BucketComm::scale_sparse() {
         sparse_[b]._values().div_(by);
       const auto parameter =
           static_cast<size_t>(gradients_->layout().buckets[b].parameters[0]);
-      if (plan_.norm) {
+      if (options_.norm) {
         const auto norm = at::norm(sparse_[b]._values()).item<double>();
         outcome_.squares[parameter] = norm * norm;
       }
-      if (hooks_.empty() || times_[b].skipped)
+      if (options_.hooks.empty())
         continue;
       GradBucket passed(group_);
       passed.index_ = b;
       passed.round_ = plan_.round;
       passed.op_ = op();
-      passed.entries_.push_back(
-          {.parameter = parameter,
-           .info = &parameters_[parameter],
-           .gradient = sparse_[b]});
+      passed.entries_.push_back(entry_of(parameter));
+      passed.entries_.back().gradient = sparse_[b];
       run_after(passed);
     }
 }

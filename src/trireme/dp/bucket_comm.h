@@ -10,57 +10,56 @@
 #include "trireme/comm/worker.h"
 #include "trireme/dp/comm_hook.h"
 #include "trireme/dp/flat_gradients.h"
+#include "trireme/dp/options.h"
 #include "trireme/dp/round_stats.h"
 #include "trireme/dp/stall_notes.h"
 
 namespace trireme::dp {
 
-/// How the gradients of the ranks become one.
-enum class Reduction {
-  Mean,
-  Sum,
-  /// Each rank's gradient counts as often as its weight says: the number of its samples
-  /// or tokens.
-  WeightedMean,
-};
-
-/// How one round is reduced.
+/// What one round has that others have not.
 struct RoundPlan {
   /// Rounds before it.
   int64_t round = 0;
-  Reduction reduction = Reduction::Mean;
   /// Of this rank; for a weighted mean.
   int64_t weight = 1;
   /// Divide a mean by the ranks that still have inputs, not by all.
   bool by_active = false;
-  /// Leave out buckets that no rank has reached.
-  bool skip_unreached = false;
-  /// Add up the squares of each gradient as it lands.
-  bool norm = false;
+  /// What optimizers step, by parameter; empty: the parameters themselves.
+  std::vector<at::Tensor> values{};
 };
 
-/// What rides on the first bucket and on the last one; flags, one an element.
+/// What rides on buckets; flags, one an element.
 struct RiderPlan {
-  /// Behind one another in the first bucket: which ranks are active, the weight's bits,
-  /// which parameters were reached.
+  /// One after the other in the first bucket: which ranks are active, the weight's
+  /// bits, which parameters were reached.
   int64_t active = 0;
   int64_t weight = 0;
   int64_t reached = 0;
-  /// In the last: whether to rebuild, which parameters were used.
-  int64_t rebuild = 0;
+  /// In every bucket, 1 a parameter: whether it was used.
   int64_t used = 0;
-  int64_t first() const { return active + weight + reached; }
-  int64_t last() const { return rebuild + used; }
+  /// In the last: whether to rebuild, whether a gradient came that nobody had expected,
+  /// whether to meet after the round.
+  int64_t ends = 0;
+  RiderRoom room() const {
+    return {.first = active + weight + reached, .parameter = used, .last = ends};
+  }
 };
+/// How many flags `ends` has.
+inline constexpr int64_t kEndFlags = 3;
 
 /// What a round has found out beside the gradients.
 struct RoundOutcome {
   std::vector<int64_t> active;
   int64_t total_weight = 0;
-  /// How many ranks had reached, and used, each parameter.
+  /// How many ranks had reached, and used, each parameter; of those that list rows only
+  /// whether some were used. Empty if it was not asked for.
   std::vector<int64_t> reached;
-  bool rebuild = false;
   std::vector<int64_t> used;
+  bool rebuild = false;
+  /// A rank had a gradient in a bucket that no rank was to reach.
+  bool unexpected = false;
+  /// A rank wants all of them to meet after the round.
+  bool meet = false;
   /// Of each gradient, the sum of its squares; if the plan asks for a norm.
   std::vector<double> squares;
   /// Gradients that hooks have used up.
@@ -74,7 +73,7 @@ class BucketComm {
   BucketComm(
       const comm::Group& group,
       const std::vector<Parameter>& parameters,
-      CommHooks hooks,
+      const DataParallelOptions& options,
       RiderPlan riders);
   ~BucketComm();
   BucketComm(const BucketComm&) = delete;
@@ -89,10 +88,9 @@ class BucketComm {
   int first_dense() const { return first_dense_; }
   int last_dense() const { return last_dense_; }
 
-  void begin(const RoundPlan& plan);
-  /// What rides on the first bucket and on the last; before they are launched.
-  void write_first(std::span<const uint8_t> flags);
-  void write_last(std::span<const uint8_t> flags);
+  void begin(RoundPlan plan);
+  /// What rides on a bucket, in the order of the plan; before it is launched.
+  void write_riders(size_t bucket, std::span<const uint8_t> flags);
   /// The gradient of a sparse bucket; undefined if there is none.
   void set_sparse(size_t bucket, at::Tensor gradient);
 
@@ -124,10 +122,15 @@ class BucketComm {
  private:
   void reduce(size_t bucket);
   void reduce_dense(size_t bucket);
+  void reduce_rows(size_t bucket);
+  void weigh(const at::Tensor& gradients) const;
   void run_hooks(size_t bucket, GradBucket& passed);
   void run_after(GradBucket& passed);
   void call_hook(GradBucket& bucket, size_t hook, int64_t elements);
-  void read_riders(size_t bucket, comm::ReduceOp op);
+  void read_riders(size_t bucket);
+  void reduce_skipped();
+  GradBucket::Entry entry_of(size_t parameter) const;
+  bool has_inputs_somewhere() const;
   void add_squares(size_t bucket);
   void scale_sparse();
   [[noreturn]] void rethrow(size_t bucket);
@@ -139,7 +142,7 @@ class BucketComm {
 
   comm::Group group_;
   const std::vector<Parameter>& parameters_;
-  CommHooks hooks_;
+  const DataParallelOptions& options_;
   RiderPlan riders_;
   FlatGradients* gradients_ = nullptr;
   int first_dense_ = -1;

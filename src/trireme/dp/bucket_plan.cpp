@@ -92,8 +92,7 @@ Buckets assign_buckets(
 Layout lay_out(
     std::span<const ParameterSize> parameters,
     const Buckets& buckets,
-    int64_t first_riders,
-    int64_t last_riders) {
+    const RiderRoom& room) {
   Layout layout;
   layout.places.resize(parameters.size());
   std::map<c10::ScalarType, int64_t> used;
@@ -113,10 +112,13 @@ Layout lay_out(
         end += line_up(parameters[at(i)].elements, first.dtype);
     }
     range.riders_begin = end;
-    if (!dense.empty() && b == dense.front())
-      range.riders += first_riders;
-    if (!dense.empty() && b == dense.back())
-      range.riders += last_riders;
+    if (!first.sparse) {
+      range.riders += room.parameter * static_cast<int64_t>(buckets[b].size());
+      if (b == dense.front())
+        range.riders += room.first;
+      if (b == dense.back())
+        range.riders += room.last;
+    }
     end += line_up(range.riders, first.dtype);
     range.elements = end - range.begin;
     layout.buckets.push_back(std::move(range));

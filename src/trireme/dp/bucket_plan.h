@@ -72,14 +72,19 @@ struct Layout {
   std::vector<Buffer> buffers;
 };
 
+/// Room at the end of buckets that have a range, in elements: in the first of them, in
+/// each for every parameter in it, and in the last, one after the other.
+struct RiderRoom {
+  int64_t first = 0;
+  int64_t parameter = 0;
+  int64_t last = 0;
+};
+
 /// Every parameter, and the riders of every bucket, begin on a line of 64 bytes.
-/// `first_riders` is the room at the end of the first bucket that has a range,
-/// `last_riders` that of the last one.
 Layout lay_out(
     std::span<const ParameterSize> parameters,
     const Buckets& buckets,
-    int64_t first_riders,
-    int64_t last_riders);
+    const RiderRoom& room);
 
 /// How many bytes would be reduced earlier if buckets followed `order` instead, as a
 /// share of all: 0 if nothing changes.

@@ -100,6 +100,14 @@ std::vector<ClippedParameter> clipped(const Reducer& reducer) {
   return all;
 }
 
+std::vector<ClippedParameter> clipped(const Replica& replica) {
+  std::vector<ClippedParameter> all = clipped(replica.reducer());
+  if (replica.delayed() != nullptr)
+    for (ClippedParameter& one : clipped(*replica.delayed()))
+      all.push_back(std::move(one));
+  return all;
+}
+
 std::vector<ClippedParameter> clipped(
     const StageSync& sync, const std::vector<at::Tensor>& elsewhere) {
   std::vector<ClippedParameter> all;

@@ -8,6 +8,7 @@
 
 #include "trireme/comm/mesh.h"
 #include "trireme/dp/reducer.h"
+#include "trireme/dp/replica.h"
 #include "trireme/dp/stage_sync.h"
 
 namespace trireme::dp {
@@ -49,6 +50,9 @@ double clip_grad_norm(
 /// The parameters of a reducer, with the squares that it took while buckets landed, if
 /// its option `norm` is set.
 std::vector<ClippedParameter> clipped(const Reducer& reducer);
+/// All parameters of a replica that are reduced, those in `delay` included: call it
+/// after reduce_delayed().
+std::vector<ClippedParameter> clipped(const Replica& replica);
 /// Those of all stages of this rank; the leaves in `elsewhere` are tied, and counted in
 /// another place.
 std::vector<ClippedParameter> clipped(

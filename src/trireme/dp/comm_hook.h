@@ -28,8 +28,11 @@ class GradBucket {
     at::Tensor gradient;
     /// Where it begins in the buffer.
     int64_t begin = 0;
-    /// Whether a rank's graph leads to it; known in after() alone.
-    bool reached = true;
+    /// What an optimizer steps: the parameter itself or, where backward works with
+    /// copies in another dtype, its full values.
+    at::Tensor values{};
+    /// Whether a rank has a gradient for it; known in after() alone.
+    bool used = true;
   };
 
   /// Where it comes in the order of buckets, and whether it is the last one that hooks

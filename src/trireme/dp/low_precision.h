@@ -1,6 +1,6 @@
 // Computes with copies of the parameters in another dtype.
 #pragma once
-#include <optional>
+#include <unordered_map>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
@@ -8,17 +8,6 @@
 #include "trireme/dp/parameter.h"
 
 namespace trireme::dp {
-
-/// Which part of the work is done in which dtype. Parameters themselves, and what the
-/// optimizer sees, stay as they are.
-struct MixedPrecision {
-  /// Of the copies that forward and backward use, and of inputs.
-  std::optional<c10::ScalarType> parameters{};
-  /// That gradients are added up and reduced in; none: that of the parameters.
-  std::optional<c10::ScalarType> reduction{};
-  /// Of buffers, from the start.
-  std::optional<c10::ScalarType> buffers{};
-};
 
 /// While it lives, floating parameters hold copies in another dtype. A graph that is
 /// made meanwhile keeps using the copies; gradients go to the parameters.
@@ -29,9 +18,15 @@ class LowPrecisionScope {
   LowPrecisionScope(const LowPrecisionScope&) = delete;
   LowPrecisionScope& operator=(const LowPrecisionScope&) = delete;
 
+  /// The values that a parameter has when the scope ends; its own if it holds no copy.
+  at::Tensor full(const at::Tensor& parameter) const;
+  /// Makes the copies anew, after somebody has changed the full values.
+  void refresh() const;
+
  private:
   std::vector<at::Tensor> tensors_;
   std::vector<at::Tensor> full_;
+  std::unordered_map<const c10::TensorImpl*, size_t> index_;
 };
 
 /// A floating tensor in another dtype; all others as they are.

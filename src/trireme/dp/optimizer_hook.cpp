@@ -31,22 +31,28 @@ void OptimizerHook::after(GradBucket& bucket) {
         parameters_.begin(), parameters_.end(), [&](const at::Tensor& parameter) {
           return parameter.is_same(entry.info->tensor);
         });
-    if (found == parameters_.end() || !entry.reached)
+    if (found == parameters_.end() || !entry.used)
       continue;
-    step(static_cast<size_t>(found - parameters_.begin()), entry.gradient);
+    step(static_cast<size_t>(found - parameters_.begin()), entry);
     bucket.drop(entry.parameter);
   }
 }
 
-void OptimizerHook::step(size_t index, const at::Tensor& gradient) {
+void OptimizerHook::step(size_t index, const GradBucket::Entry& entry) {
   const at::Tensor& parameter = parameters_[index];
   at::Tensor& handle = handles_[index];
-  if (handle.data_ptr() != parameter.data_ptr())
-    handle.set_data(parameter.detach());  // somebody gave the parameter other memory
-  handle.mutable_grad() = gradient.to(parameter.scalar_type());
+  // Somebody gave the parameter other memory, or it holds a copy for the time being.
+  if (handle.data_ptr() != entry.values.data_ptr() ||
+      handle.scalar_type() != entry.values.scalar_type())
+    handle.set_data(entry.values.detach());
+  // A gradient that was reduced in a wider dtype is not rounded before it is used.
+  const c10::ScalarType dtype =
+      c10::promoteTypes(entry.gradient.scalar_type(), handle.scalar_type());
+  handle.mutable_grad() = entry.gradient.to(dtype);
   // Optimizers write below autograd; a graph that still needs the old values must
-  // notice.
-  parameter.unsafeGetTensorImpl()->bump_version();
+  // notice. One that was made of copies does not need them.
+  if (entry.values.is_same(parameter))
+    parameter.unsafeGetTensorImpl()->bump_version();
   optimizers_[index]->step();
   handle.mutable_grad().reset();
 }

@@ -31,7 +31,9 @@ using MakeOptimizer = std::function<std::unique_ptr<torch::optim::Optimizer>(
 /// Backwards under no_sync() add up gradients and step nothing; the one after them
 /// steps with the reduced sum, which is right. But without no_sync() every backward is
 /// a step, and norms are known too late to clip. A parameter without a gradient on any
-/// rank is left alone with find_unused; in a static graph it is stepped with zeros.
+/// rank is left alone. With mixed_precision the full values are stepped, and gradients
+/// of a gradient_dtype are used as they were reduced, without rounding. Parameters in
+/// `delay` pass no hooks, so that they are left to an optimizer outside.
 class OptimizerHook final : public CommHook {
  public:
   OptimizerHook(const std::vector<at::Tensor>& parameters, const MakeOptimizer& make);
@@ -50,7 +52,7 @@ class OptimizerHook final : public CommHook {
   }
 
  private:
-  void step(size_t index, const at::Tensor& gradient);
+  void step(size_t index, const GradBucket::Entry& entry);
 
   std::vector<at::Tensor> parameters_;
   /// The same memory under another handle: `.grad` of the parameter itself belongs to

@@ -12,13 +12,22 @@ namespace trireme::dp {
 class OutputWatch::Sink final : public autograd::Node {
  public:
   Sink(
+      autograd::Edge edge,
       std::shared_ptr<Link> link,
       std::shared_ptr<Output> output,
       std::shared_ptr<int> alive)
-      : Node(autograd::edge_list{output->edge}),
+      : Node(autograd::edge_list{std::move(edge)}),
         link_(std::move(link)),
         output_(std::move(output)),
-        alive_(std::move(alive)) {}
+        alive_(std::move(alive)) {
+    output_->root = next_edge(0).function.get();
+  }
+  ~Sink() override {
+    // A backward of other outputs of this forward may still ask what lay behind.
+    if (link_->reducer != nullptr && output_->round < 0 && alive_.use_count() > 1)
+      output_->behind = nodes_behind({output_.get()});
+    output_->root = nullptr;
+  }
 
   autograd::variable_list apply(autograd::variable_list&& gradients) override {
     Reducer* reducer = link_->reducer;
@@ -62,12 +71,13 @@ at::Tensor OutputWatch::watch(const at::Tensor& output) {
   if (!output.defined() || !output.requires_grad())
     return output;
   auto seen = std::make_shared<Output>();
-  seen->edge = torch::autograd::impl::gradient_edge(output);
   forwards_.back().outputs.push_back(seen);
   // Shares memory and version with the output, so that writes into it are noticed.
   at::Tensor alias = output.detach();
   torch::autograd::create_gradient_edge(
-      alias, autograd::make_node<Sink>(link_, seen, alive_));
+      alias,
+      autograd::make_node<Sink>(
+          torch::autograd::impl::gradient_edge(output), link_, seen, alive_));
   return alias;
 }
 
@@ -88,22 +98,24 @@ void OutputWatch::end_forward() {
   reducer_.set_reached(std::move(reached));
 }
 
-std::unordered_set<const autograd::Node*> OutputWatch::nodes_behind(
-    const std::vector<const Output*>& outputs) const {
-  std::unordered_set<const autograd::Node*> seen;
+OutputWatch::Nodes OutputWatch::nodes_behind(
+    const std::vector<const Output*>& outputs) {
+  Nodes seen;
   std::vector<const autograd::Node*> open;
   const auto visit = [&](const autograd::Node* node) {
     if (node != nullptr && seen.insert(node).second)
       open.push_back(node);
   };
   for (const Output* output : outputs)
-    visit(output->edge.function.get());
+    visit(output->root);
   while (!open.empty()) {
     const autograd::Node* node = open.back();
     open.pop_back();
     for (const autograd::Edge& edge : node->next_edges())
       visit(edge.function.get());
   }
+  for (const Output* output : outputs)
+    seen.insert(output->behind.begin(), output->behind.end());
   return seen;
 }
 

@@ -35,8 +35,13 @@ class OutputWatch final : public Exemptions {
 
  private:
   class Sink;
+  using Nodes = std::unordered_set<const autograd::Node*>;
+  /// Holds nothing of the graph, so that this is gone as soon as the program drops it.
   struct Output {
-    autograd::Edge edge;
+    /// Where the graph begins, while somebody holds the output.
+    const autograd::Node* root = nullptr;
+    /// What lay behind it, when it was dropped without a backward.
+    Nodes behind;
     /// The round that began at it last; -1 if none did.
     int64_t round = -1;
   };
@@ -50,8 +55,7 @@ class OutputWatch final : public Exemptions {
     Reducer* reducer = nullptr;
   };
   /// The nodes behind some outputs.
-  std::unordered_set<const autograd::Node*> nodes_behind(
-      const std::vector<const Output*>& outputs) const;
+  static Nodes nodes_behind(const std::vector<const Output*>& outputs);
 
   Reducer& reducer_;
   std::shared_ptr<Link> link_;
@@ -59,7 +63,7 @@ class OutputWatch final : public Exemptions {
   std::shared_ptr<int> alive_;
   /// Of the round that asked last.
   int64_t exempt_round_ = -1;
-  std::unordered_set<const autograd::Node*> exempt_;
+  Nodes exempt_;
 };
 
 }  // namespace trireme::dp

@@ -10,8 +10,14 @@
 namespace trireme::dp {
 
 Reducer::Reducer(
-    std::vector<Parameter> parameters, const comm::Group& group, ReducerOptions options)
-    : parameters_(std::move(parameters)), options_(std::move(options)) {
+    std::vector<Parameter> parameters,
+    const comm::Group& group,
+    DataParallelOptions options,
+    Rounds rounds)
+    : parameters_(std::move(parameters)),
+      options_(std::move(options)),
+      rounds_by_(rounds),
+      graph_(options_.static_graph ? Graph::Counting : Graph::Changes) {
   check_parameters(parameters_);
   for (const Parameter& parameter : parameters_)
     sizes_.push_back(size_of(parameter));
@@ -24,29 +30,28 @@ void Reducer::replace_group(const comm::Group& group) {
   const auto count = static_cast<int64_t>(parameters_.size());
   const bool alone = group.size() == 1;
   uses_places_ = !alone || !options_.hooks.empty() || options_.norm ||
-                 options_.check_finite || options_.gradient_dtype ||
-                 options_.mixed_precision;
+                 options_.check_finite || options_.reduction_dtype() ||
+                 options_.mixed_precision.parameters;
   const RiderPlan riders{
       .active = alone ? 0 : group.size(),
       .weight = options_.reduction == Reduction::WeightedMean ? kCountElements : 0,
       .reached = options_.find_unused ? count : 0,
-      .rebuild = alone ? 0 : 1,
-      .used = uses_places_ ? count : 0};
+      .used = uses_places_ ? 1 : 0,
+      .ends = alone ? 0 : kEndFlags};
   // What a failed round has left under way reads gradients of other ranks, which they
   // give up after the next call that all make.
   if (comm_)
     comm_->drain();
   // A thread and an order of calls of its own: the model may use the group as well.
   comm_ = std::make_unique<BucketComm>(
-      group.split(0, group.rank()), parameters_, options_.hooks, riders);
-  open_ = abandoned_ = false;
+      group.split(0, group.rank()), parameters_, options_, riders);
+  state_ = State::Idle;
   store_ = &autograd::grad_field();  // that of a failed pass may be gone
   reached_.clear();
+  meets_ = false;
   for (Slot& slot : slots_)
-    slot.used = slot.begun = false;
-  plan_buckets(
-      planned_order_.empty() ? reversed_order(parameters_.size())
-                             : std::vector<int>(planned_order_));
+    slot.used = false;
+  agree_on_order();
 }
 
 void Reducer::set_weight(int64_t weight) {
@@ -64,16 +69,22 @@ void Reducer::set_weight(int64_t weight) {
   weight_ = weight;
 }
 
+size_t Reducer::bucket_of(size_t parameter) const {
+  return static_cast<size_t>(gradients_->layout().places[parameter].bucket);
+}
+
 void Reducer::ready(size_t parameter) {
   try {
-    if (!open_ || abandoned_)
+    if (state_ == State::Idle || state_ == State::Failed)
       begin_pass();
-    if (open_ && !abandoned_)
+    if (state_ != State::Idle && state_ != State::Failed)
       return count_down(parameter);
-    slots_[parameter].used |=
-        store_of_pass().get(parameters_[parameter].tensor).defined();
-    if (options_.gradient_dtype)
-      widen(parameter);
+    autograd::GradientStore& store = store_of_pass();
+    const at::Tensor& tensor = parameters_[parameter].tensor;
+    slots_[parameter].used |= store.get(tensor).defined();
+    // From its first gradient on the sum is in its place, in the dtype of that.
+    if (sizes_[parameter].dtype != tensor.scalar_type())
+      bring(parameter, store);
   } catch (const PeerError&) {
     comm_->drain();
     throw;
@@ -85,7 +96,8 @@ void Reducer::ready(size_t parameter) {
 }
 
 void Reducer::begin_pass() {
-  if (options_.by_hand || (open_ && !abandoned_) || paused_ > 0)
+  const bool runs = state_ != State::Idle && state_ != State::Failed;
+  if (rounds_by_ == Rounds::ByHand || runs || paused_ > 0)
     return;
   // A pass that fails drops what was to be called at its end.
   const std::shared_ptr<Reducer> end(this, [](Reducer* self) { self->abandon(); });
@@ -94,8 +106,9 @@ void Reducer::begin_pass() {
 }
 
 void Reducer::abandon() noexcept {
-  if (!open_ || std::exchange(abandoned_, true))
+  if (state_ == State::Idle || state_ == State::Failed)
     return;
+  state_ = State::Failed;
   try {
     if (!comm_->has_failed())
       comm_->fail(text(
@@ -115,7 +128,11 @@ void Reducer::open() {
 }
 
 void Reducer::open(autograd::GradientStore& store) {
-  if (open_)
+  begin(store, State::Open);
+}
+
+void Reducer::begin(autograd::GradientStore& store, State state) {
+  if (state_ != State::Idle)
     throw InvalidArgument(
         "[dp] expected the last round of gradients to have ended, got one that a "
         "failed backward has left open; renew the world's group and replace this "
@@ -127,53 +144,79 @@ void Reducer::open(autograd::GradientStore& store) {
   stats_.start_ns = now_ns();
   comm_->begin(
       {.round = round_,
-       .reduction = options_.reduction,
-       .weight = has_inputs_ ? weight_ : 0,
-       .by_active = by_active_,
-       .skip_unreached = options_.find_unused,
-       .norm = options_.norm});
+       .weight = state == State::Shadow ? 0 : weight_,
+       .by_active = join_.divide_by_active,
+       .values = values_});
   pending_.clear();
   for (const auto& bucket : buckets_)
     pending_.push_back(static_cast<int>(bucket.size()));
   order_.clear();
-  unset_.clear();
   next_ = 0;
-  taken_ = 0;
-  at_end_ = !has_inputs_;
+  awaited_ = slots_.size();
+  unexpected_ = false;
+  state_ = state;
   for (Slot& slot : slots_) {
-    slot.calls =
-        counts_calls() ? 0 : slot.calls;  // a failed pass may have counted some
-    slot.waits = options_.static_graph && counted_ ? slot.calls : 1;
+    slot.progress = Progress::Awaited;
+    if (graph_ == Graph::Counting)
+      slot.calls = 0;  // a failed pass may have counted some
+    slot.waits = graph_ == Graph::Counted ? slot.calls : 1;
   }
-  open_ = true;
+  if (state == State::Shadow || graph_ == Graph::Counting)
+    return;
+  // Nothing is launched before a first gradient has come: it may be one of these.
   for (size_t i = 0; i < slots_.size(); ++i) {
-    const bool unreached = i < reached_.size() && reached_[i] == 0;
-    if (slots_[i].late)
-      continue;
-    if (unreached || slots_[i].waits == 0) {
-      slots_[i].waits = 0;
-      take(i);
-    }
+    const bool comes = graph_ == Graph::Counted
+                           ? slots_[i].calls > 0
+                           : i >= reached_.size() || reached_[i] != 0 ||
+                                 slots_[i].source == Source::Outside;
+    if (!comes && slots_[i].source != Source::Finish)
+      take(i, Progress::Absent);
   }
 }
 
 void Reducer::count_down(size_t parameter) {
   Slot& slot = slots_[parameter];
-  slot.used |= store_->get(parameters_[parameter].tensor).defined();
-  if (slot.late)
+  const bool defined = store_->get(parameters_[parameter].tensor).defined();
+  slot.used |= defined;
+  if (slot.source == Source::Finish)
     return;
-  if (counts_calls()) {
+  if (graph_ == Graph::Counting) {
     ++slot.calls;
     return;
   }
-  if (slot.waits > 0 && --slot.waits > 0)
+  if (slot.progress == Progress::Awaited) {
+    if (--slot.waits == 0) {
+      take(parameter, Progress::Ready);
+      launch_full();
+    }
     return;
-  const auto bucket =
-      static_cast<size_t>(gradients_->layout().places[parameter].bucket);
-  if (next_ <= bucket && (slot.waits == 0 || !options_.static_graph))
-    return take(parameter);
+  }
+  if (graph_ == Graph::Counted)
+    refuse_another(parameter);
+  if (slot.progress == Progress::Absent) {
+    if (defined)
+      take_unexpected(parameter);
+    return;
+  }
+  if (next_ > bucket_of(parameter))
+    refuse_another(parameter);
+  take(parameter, Progress::Ready);
+}
+
+/// No output leads to it, but another graph does: a side loss. Its bucket may be left
+/// out, so the others must hear of it.
+void Reducer::take_unexpected(size_t parameter) {
+  slots_[parameter].source = Source::Outside;  // waited for in later rounds
+  const int last = comm_->last_dense();
+  if (next_ > bucket_of(parameter) || (last >= 0 && next_ > static_cast<size_t>(last)))
+    refuse_another(parameter);
+  unexpected_ = true;
+  take(parameter, Progress::Ready);
+}
+
+void Reducer::refuse_another(size_t parameter) const {
   const std::string& name = parameters_[parameter].name;
-  if (options_.static_graph)
+  if (graph_ == Graph::Counted)
     throw InvalidArgument(text(
         "[dp] expected the graph to stay as it was in the first backward, got another "
         "gradient for ",
@@ -183,28 +226,24 @@ void Reducer::count_down(size_t parameter) {
       "[dp] expected one gradient for ",
       name,
       " in a backward, got another one after its bucket was reduced: it is used "
-      "outside "
-      "of forward, or in two checkpointed blocks; set static_graph if every backward "
-      "runs the same graph"));
+      "outside of forward, or in two checkpointed blocks; set static_graph if every "
+      "backward runs the same graph"));
 }
 
-/// A gradient is complete; the pass may still add to it until its bucket is launched.
-void Reducer::take(size_t parameter) {
-  const bool again = slots_[parameter].waits < 0;
+/// A gradient is complete, or none will come; the pass may still add to it until its
+/// bucket is launched.
+void Reducer::take(size_t parameter, Progress progress) {
   put(parameter);
-  if (again)
+  const Progress before = std::exchange(slots_[parameter].progress, progress);
+  if (progress == Progress::Ready && before != Progress::Ready)
+    order_.push_back(static_cast<int>(parameter));
+  if (before != Progress::Awaited)
     return;
-  slots_[parameter].waits = -1;
   comm_->arrived(parameter);
-  ++taken_;
-  order_.push_back(static_cast<int>(parameter));
-  const auto bucket =
-      static_cast<size_t>(gradients_->layout().places[parameter].bucket);
-  if (--pending_[bucket] == 0) {
+  --awaited_;
+  const size_t bucket = bucket_of(parameter);
+  if (--pending_[bucket] == 0)
     comm_->times()[bucket].ready_ns = now_ns();
-    if (!at_end_)
-      launch_full();
-  }
 }
 
 void Reducer::launch_full() {
@@ -213,41 +252,51 @@ void Reducer::launch_full() {
 }
 
 void Reducer::launch(size_t bucket, bool now) {
-  if (static_cast<int>(bucket) == comm_->first_dense() && comm_->riders().first() > 0)
-    comm_->write_first(first_flags());
-  if (static_cast<int>(bucket) == comm_->last_dense() && comm_->riders().last() > 0)
-    comm_->write_last(last_flags());
+  if (gradients_->bucket(bucket).defined())
+    if (const std::vector<uint8_t> flags = flags_of(bucket); !flags.empty())
+      comm_->write_riders(bucket, flags);
   if (now)
     comm_->run_now(bucket);
   else
     comm_->launch(bucket);
 }
 
-std::vector<uint8_t> Reducer::first_flags() const {
-  const RiderPlan& riders = comm_->riders();
-  std::vector<uint8_t> flags(static_cast<size_t>(riders.active), 0);
-  if (!flags.empty())
-    flags[static_cast<size_t>(group().rank())] = has_inputs_ ? 1 : 0;
-  if (riders.weight > 0)
-    append_bits(flags, has_inputs_ ? weight_ : 0);
-  if (riders.reached > 0) {
-    const bool known = reached_.size() == parameters_.size();
-    // What an earlier pass of this window has brought counts as well.
-    for (size_t i = 0; i < parameters_.size(); ++i)
-      flags.push_back(
-          has_inputs_ && (!known || reached_[i] != 0 || slots_[i].used) ? 1 : 0);
+bool Reducer::is_reached(size_t parameter) const {
+  const Slot& slot = slots_[parameter];
+  if (slot.used || slot.source != Source::Outputs)
+    return true;  // what an earlier pass of this window has brought counts as well
+  switch (graph_) {
+    case Graph::Counting:
+      return false;  // all that comes is there
+    case Graph::Counted:
+      return slot.calls > 0;
+    case Graph::Changes:
+      return parameter >= reached_.size() || reached_[parameter] != 0;
   }
-  return flags;
+  return true;
 }
 
-std::vector<uint8_t> Reducer::last_flags() {
+std::vector<uint8_t> Reducer::flags_of(size_t bucket) {
   const RiderPlan& riders = comm_->riders();
+  const bool active = state_ != State::Shadow;
   std::vector<uint8_t> flags;
-  if (riders.rebuild > 0)
-    flags.push_back(wants_rebuild() ? 1 : 0);
+  if (static_cast<int>(bucket) == comm_->first_dense()) {
+    flags.resize(static_cast<size_t>(riders.active), 0);
+    if (!flags.empty())
+      flags[static_cast<size_t>(group().rank())] = active ? 1 : 0;
+    if (riders.weight > 0)
+      append_bits(flags, active ? weight_ : 0);
+    for (size_t i = 0; i < static_cast<size_t>(riders.reached); ++i)
+      flags.push_back(active && is_reached(i) ? 1 : 0);
+  }
   if (riders.used > 0)
-    for (const Slot& slot : slots_)
-      flags.push_back(slot.used ? 1 : 0);
+    for (const int i : buckets_[bucket])
+      flags.push_back(slots_[static_cast<size_t>(i)].used ? 1 : 0);
+  if (static_cast<int>(bucket) == comm_->last_dense() && riders.ends > 0) {
+    flags.push_back(wants_rebuild() ? 1 : 0);
+    flags.push_back(unexpected_ ? 1 : 0);
+    flags.push_back(meets_ ? 1 : 0);
+  }
   return flags;
 }
 
@@ -269,12 +318,12 @@ void Reducer::end_pass() {
 
 void Reducer::close() {
   stats_.backward_end_ns = now_ns();
-  at_end_ = !options_.by_hand;
-  if (counts_calls())
-    for (Slot& slot : slots_)
-      slot.waits = 0;
-  if (taken_ < slots_.size())
+  if (rounds_by_ == Rounds::OfPasses)
+    state_ = State::Ending;
+  if (awaited_ > 0)
     take_missing();
+  if (state_ == State::Open)
+    launch_full();
 }
 
 /// What the pass has not brought: a mistake, or nothing to reduce here.
@@ -282,21 +331,22 @@ void Reducer::take_missing() {
   std::vector<size_t> missing;
   std::vector<size_t> mistakes;
   for (size_t i = 0; i < slots_.size(); ++i) {
-    Slot& slot = slots_[i];
-    if (slot.waits < 0 || slot.late)
+    const Slot& slot = slots_[i];
+    if (slot.progress != Progress::Awaited || slot.source == Source::Finish)
       continue;
     missing.push_back(i);
+    const at::Tensor& tensor = parameters_[i].tensor;
+    const bool in_window = slot.used && store_->get(tensor).defined();
     const bool expected =
-        !parameters_[i].tensor.requires_grad() ||  // frozen since
-        (options_.static_graph ? slot.waits == 0 : options_.find_unused || slot.used);
-    if (!expected && !options_.by_hand)
+        !tensor.requires_grad() ||  // frozen since
+        graph_ == Graph::Counting ||
+        (graph_ == Graph::Changes && (options_.find_unused || in_window));
+    if (!expected && rounds_by_ == Rounds::OfPasses)
       mistakes.push_back(i);
   }
   check_missing(mistakes);
-  for (const size_t i : missing) {
-    slots_[i].waits = 0;
-    take(i);
-  }
+  for (const size_t i : missing)
+    take(i, graph_ == Graph::Counting ? Progress::Ready : Progress::Absent);
 }
 
 void Reducer::check_missing(const std::vector<size_t>& missing) {
@@ -326,11 +376,9 @@ void Reducer::check_missing(const std::vector<size_t>& missing) {
 
 void Reducer::finish() {
   for (size_t i = 0; i < slots_.size(); ++i)
-    if (slots_[i].late && slots_[i].waits >= 0) {
-      slots_[i].waits = 0;
-      take(i);
-    }
-  TRIREME_ASSERT(taken_ == slots_.size());
+    if (slots_[i].source == Source::Finish && slots_[i].progress == Progress::Awaited)
+      take(i, Progress::Ready);
+  TRIREME_ASSERT(awaited_ == 0);
   // Nothing is left to overlap with, so a change of threads would only cost.
   while (next_ < buckets_.size())
     launch(next_++, true);
@@ -338,18 +386,27 @@ void Reducer::finish() {
   if (before_give_back_)
     before_give_back_();
   give_back();
-  counted_ = true;
+  if (graph_ == Graph::Counting)
+    graph_ = Graph::Counted;
   stats_.end_ns = now_ns();
   stats_.buckets = comm_->times();
+  end_round();
+  if (join_.throw_on_early_end)
+    check_early_end();
+}
+
+void Reducer::end_round() {
+  const bool met = comm_->outcome().meet;
   ++round_;
-  open_ = false;
+  state_ = State::Idle;
   reached_.clear();
+  meets_ = false;
+  last_active_ = comm_->outcome().active;
   if (comm_->outcome().rebuild)
     rebuild();
   store_ = &autograd::grad_field();
-  last_active_ = comm_->outcome().active;
-  if (throws_on_early_end_)
-    check_early_end();
+  if (met && at_meeting_)
+    at_meeting_();
 }
 
 void Reducer::check_early_end() const {
@@ -366,15 +423,10 @@ void Reducer::check_early_end() const {
 }
 
 bool Reducer::shadow() {
-  has_inputs_ = false;
-  const struct Restore {
-    bool& value;
-    ~Restore() { value = true; }
-  } restore{has_inputs_};
   // What came in a window that never ended is lost with it.
   for (Slot& slot : slots_)
-    slot.used = slot.begun = false;
-  open();
+    slot.used = false;
+  begin(autograd::grad_field(), State::Shadow);
   for (size_t i = 0; i < slots_.size(); ++i) {
     gradients_->clear(i);
     comm_->arrived(i);
@@ -385,16 +437,13 @@ bool Reducer::shadow() {
     const auto& active = comm_->outcome().active;
     if (static_cast<int>(b) == comm_->first_dense() &&
         std::all_of(active.begin(), active.end(), [](int64_t n) { return n == 0; })) {
-      open_ = false;
+      comm_->drain();
+      state_ = State::Idle;
       return false;
     }
   }
   comm_->finish();
-  open_ = false;
-  ++round_;
-  last_active_ = comm_->outcome().active;
-  if (comm_->outcome().rebuild)
-    rebuild();
+  end_round();
   return true;
 }
 
@@ -404,7 +453,8 @@ void Reducer::leave_to_finish(const std::vector<at::Tensor>& leaves) {
     const bool late = std::any_of(leaves.begin(), leaves.end(), [&](const auto& leaf) {
       return leaf.is_same(parameters_[i].tensor);
     });
-    changed |= std::exchange(slots_[i].late, late) != late;
+    const Source source = late ? Source::Finish : Source::Outputs;
+    changed |= std::exchange(slots_[i].source, source) != source;
   }
   if (changed)
     plan_buckets(std::vector<int>(planned_order_));

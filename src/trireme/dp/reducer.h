@@ -12,32 +12,19 @@
 #include "trireme/core/error.h"
 #include "trireme/dp/bucket_comm.h"
 #include "trireme/dp/flat_gradients.h"
+#include "trireme/dp/join.h"
+#include "trireme/dp/options.h"
 #include "trireme/dp/ready_hooks.h"
 #include "trireme/dp/round_stats.h"
 
 namespace trireme::dp {
 
-/// What a reducer is made with.
-struct ReducerOptions {
-  BucketLimits limits{};
-  Reduction reduction = Reduction::Mean;
-  /// Parameters may stay without a gradient, and not the same ones on all ranks.
-  bool find_unused = false;
-  /// Every backward runs the same nodes; the first one shows which.
-  bool static_graph = false;
-  /// Put gradients into buckets in the order in which they come.
-  bool rebuild = true;
-  /// What gradients are added up and reduced in, if it is not the parameters' dtype.
-  std::optional<c10::ScalarType> gradient_dtype{};
-  /// Refuse NaN and infinity before they spread.
-  bool check_finite = false;
-  /// Take the squares of gradients as they land; see squares().
-  bool norm = false;
-  CommHooks hooks{};
-  /// Passes do not open rounds by themselves: open(), close() and finish() do.
-  bool by_hand = false;
-  /// Backward runs on copies of the parameters in another dtype.
-  bool mixed_precision = false;
+/// Who begins and ends rounds.
+enum class Rounds {
+  /// Every outermost backward is one.
+  OfPasses,
+  /// open(), close() and finish() do.
+  ByHand,
 };
 
 /// Another rank is out of inputs, and that was to be an error; all ranks get it at the
@@ -63,16 +50,18 @@ class Exemptions {
 /// Gradients are read and written through the store of the pass.
 class Reducer final : public ReadyListener {
  public:
-  /// Collective: all ranks, with the same parameters and options.
+  /// Collective: all ranks, with the same parameters and options. What options say of
+  /// modules (buffers, names, the values at the start) is Replica's.
   Reducer(
       std::vector<Parameter> parameters,
       const comm::Group& group,
-      ReducerOptions options = {});
+      DataParallelOptions options = {},
+      Rounds rounds = Rounds::OfPasses);
   Reducer(const Reducer&) = delete;
   Reducer& operator=(const Reducer&) = delete;
 
   const std::vector<Parameter>& parameters() const { return parameters_; }
-  const ReducerOptions& options() const { return options_; }
+  const DataParallelOptions& options() const { return options_; }
   const comm::Group& group() const { return comm_->group(); }
   const FlatGradients& gradients() const { return *gradients_; }
   ReadyHooks& hooks() const { return *hooks_; }
@@ -84,24 +73,30 @@ class Reducer final : public ReadyListener {
 
   /// This rank's weight in a weighted mean, from the next round on.
   void set_weight(int64_t weight);
-  /// Divide means by the ranks that still have inputs; EarlyEnd from a backward if one
-  /// has none.
-  void divide_by_active(bool on) { by_active_ = on; }
-  void throw_on_early_end(bool on) { throws_on_early_end_ = on; }
+  /// How means are divided, and whether it is an error that a rank is out of inputs,
+  /// while ranks may be.
+  void set_join(const JoinOptions& join) { join_ = join; }
 
   /// Parameters that the graph of the next backward does not lead to: they count as
   /// ready from its start. By parameter; empty if nobody has looked.
   void set_reached(std::vector<uint8_t> reached) { reached_ = std::move(reached); }
+  /// What optimizers step, by parameter, while parameters hold copies in another dtype;
+  /// empty: the parameters themselves.
+  void set_values(std::vector<at::Tensor> values) { values_ = std::move(values); }
   /// Called when all is reduced, before gradients go to those who read them; and when a
   /// round has failed.
   void set_before_give_back(std::function<void()> f) {
     before_give_back_ = std::move(f);
   }
+  /// Called on all ranks at the end of a round, shadows included, if one of them has
+  /// called meet() before it.
+  void set_at_meeting(std::function<void()> f) { at_meeting_ = std::move(f); }
+  void meet() { meets_ = true; }
   /// Asked at the end of a backward that left parameters without a gradient.
   void set_exemptions(Exemptions* exemptions) { exemptions_ = exemptions; }
 
   /// A round has begun and not ended.
-  bool is_open() const { return open_; }
+  bool is_open() const { return state_ != State::Idle; }
   /// A round by hand: gradients that become ready count from open() on; close() says
   /// that all are there, finish() waits for their reduction.
   void open();
@@ -121,7 +116,8 @@ class Reducer final : public ReadyListener {
   /// Parameters whose gradients are complete only at finish(): pipelines have such.
   void leave_to_finish(const std::vector<at::Tensor>& leaves);
 
-  /// After a failure, or with fewer ranks: goes on over another group. Collective.
+  /// After a failure, or with other ranks: goes on over another group, with the order
+  /// of buckets and the number of rounds of its first rank. Collective.
   void replace_group(const comm::Group& group);
 
   /// Of the last round.
@@ -133,57 +129,94 @@ class Reducer final : public ReadyListener {
   const std::vector<int64_t>& last_active() const { return last_active_; }
   /// How often buckets were put in another order.
   int rebuilds() const { return rebuilds_; }
+  /// The parameters in the order in which their gradients came in the last round, and
+  /// in which buckets are planned.
+  const std::vector<int>& ready_order() const { return order_; }
+  const std::vector<int>& planned_order() const { return planned_order_; }
   /// Whether nobody has changed the gradient since it was reduced; known with the
   /// option `norm`.
   bool is_as_reduced(size_t parameter) const;
-  /// The gradient in the dtype that it was reduced in.
-  at::Tensor reduced(size_t parameter) const {
-    return uses_places_ ? gradients_->view(parameter)
-                        : store_->get(parameters_[parameter].tensor);
-  }
+  /// Whether a gradient came for the parameter that no round has reduced yet.
+  bool is_unreduced(size_t parameter) const { return slots_[parameter].used; }
 
   void ready(size_t parameter) override;
 
  private:
+  /// The round that runs.
+  enum class State {
+    Idle,
+    Open,    // gradients come, and full buckets leave
+    Ending,  // backward has ended: what is left goes by finish()
+    Shadow,  // this rank has no inputs
+    Failed,  // stays so until the group is replaced
+  };
+  /// What is known of the graphs that backward runs.
+  enum class Graph { Changes, Counting, Counted };
+  /// How far a gradient is in the round that runs.
+  enum class Progress : uint8_t {
+    Awaited,
+    Absent,  // none is to come: it holds nobody up
+    Ready,   // in its place; the pass may add to it until its bucket leaves
+  };
+  /// Who brings a gradient.
+  enum class Source : uint8_t {
+    Outputs,  // the graph behind the outputs of a forward
+    Outside,  // another graph as well, as was seen once
+    Finish,   // it is complete only at finish()
+  };
   struct Slot {
+    Progress progress = Progress::Awaited;
+    Source source = Source::Outputs;
+    /// A gradient came since the last round.
+    bool used = false;
     /// How often the pass still calls its hook.
     int32_t waits = 1;
     /// How often a pass does; counted in the first round of a static graph.
     int32_t calls = 0;
-    /// A gradient came since the last round.
-    bool used = false;
-    /// Its place has a sum of this window in it, where dtypes differ.
-    bool begun = false;
-    bool late = false;
+  };
+  /// A gradient as a round has left it.
+  struct Reduced {
+    c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl> tensor;
+    int64_t version = -1;
   };
 
   // reducer.cpp: the rounds.
-  void take(size_t parameter);
+  void begin(autograd::GradientStore& store, State state);
   void count_down(size_t parameter);
+  void take(size_t parameter, Progress progress);
+  void take_unexpected(size_t parameter);
   void launch_full();
   void launch(size_t bucket, bool now);
   void end_pass();
+  void end_round();
   void take_missing();
   void check_missing(const std::vector<size_t>& missing);
+  [[noreturn]] void refuse_another(size_t parameter) const;
   void check_early_end() const;
-  bool counts_calls() const { return options_.static_graph && !counted_; }
-  std::vector<uint8_t> first_flags() const;
-  std::vector<uint8_t> last_flags();
+  size_t bucket_of(size_t parameter) const;
+  /// Whether the pass that runs leads to it, as far as this rank knows.
+  bool is_reached(size_t parameter) const;
+  std::vector<uint8_t> flags_of(size_t bucket);
 
   // reducer_gradients.cpp: gradients and their places.
   void leave_places(autograd::GradientStore& store);
+  void bring(size_t parameter, autograd::GradientStore& store);
   void put(size_t parameter);
-  void widen(size_t parameter);
   void check_finite(size_t parameter);
   void give_back();
+  void give_back(size_t parameter);
+  void warn_of_graph(size_t parameter);
+  std::optional<Reduced> mark_reduced(size_t parameter) const;
   std::vector<int> order_of_round() const;
   void plan_buckets(const std::vector<int>& order);
   bool wants_rebuild();
   void rebuild();
+  void agree_on_order();
   ParameterSize size_of(const Parameter& parameter) const;
 
   std::vector<Parameter> parameters_;
-  ReducerOptions options_;
+  DataParallelOptions options_;
+  Rounds rounds_by_;
   std::vector<ParameterSize> sizes_;
   std::vector<Slot> slots_;
   Buckets buckets_;
@@ -191,41 +224,38 @@ class Reducer final : public ReadyListener {
   std::unique_ptr<BucketComm> comm_;
   Exemptions* exemptions_ = nullptr;
   std::function<void()> before_give_back_;
+  std::function<void()> at_meeting_;
   int paused_ = 0;
   int64_t weight_ = 1;
-  bool by_active_ = false;
-  bool throws_on_early_end_ = false;
-  bool has_inputs_ = true;
+  JoinOptions join_;
   std::vector<int64_t> last_active_;
   /// Gradients go to their places in buckets. A rank that is alone, and does nothing
   /// with them, leaves them where they are.
   bool uses_places_ = true;
   std::vector<uint8_t> reached_;
+  std::vector<at::Tensor> values_;
+  Graph graph_ = Graph::Changes;
+  bool warned_of_graph_ = false;
 
   // The round that runs.
+  State state_ = State::Idle;
   autograd::GradientStore* store_ = &autograd::grad_field();
-  bool open_ = false;
-  /// The calls of a static graph are known.
-  bool counted_ = false;
-  /// Its pass has failed: it stays open until the group is replaced.
-  bool abandoned_ = false;
   std::vector<int> pending_;
   size_t next_ = 0;
   /// In which gradients came, and as buckets were planned.
   std::vector<int> order_;
   std::vector<int> planned_order_;
   std::vector<int> wanted_order_;
-  /// Parameters whose gradient is not in its place for those who read it.
-  std::vector<size_t> unset_;
-  size_t taken_ = 0;
-  /// Backward has ended: buckets wait for finish().
-  bool at_end_ = false;
+  size_t awaited_ = 0;
+  /// A gradient came that no output leads to.
+  bool unexpected_ = false;
+  bool meets_ = false;
   int64_t round_ = 0;
   int rebuilds_ = 0;
   int64_t next_rebuild_ = 0;
   RoundStats stats_;
-  /// Versions of gradients when they were reduced, with the option `norm`.
-  std::vector<int64_t> versions_;
+  /// By parameter, with the option `norm`.
+  std::vector<std::optional<Reduced>> reduced_;
   std::unique_ptr<ReadyHooks> hooks_;  // last: they call this
 };
 

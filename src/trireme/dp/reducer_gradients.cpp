@@ -6,6 +6,7 @@
 
 #include "trireme/comm/collectives.h"
 #include "trireme/core/error.h"
+#include "trireme/core/log.h"
 #include "trireme/dp/reducer.h"
 
 namespace trireme::dp {
@@ -36,11 +37,10 @@ Buckets make_buckets(
 
 ParameterSize Reducer::size_of(const Parameter& parameter) const {
   const c10::ScalarType own = parameter.tensor.scalar_type();
-  const bool widens =
-      options_.gradient_dtype && c10::isFloatingType(own) && !parameter.sparse;
+  const auto reduction = options_.reduction_dtype();
   return {
       .elements = parameter.tensor.numel(),
-      .dtype = widens ? *options_.gradient_dtype : own,
+      .dtype = reduction && c10::isFloatingType(own) ? *reduction : own,
       .sparse = parameter.sparse};
 }
 
@@ -54,61 +54,54 @@ void Reducer::leave_places(autograd::GradientStore& store) {
   }
 }
 
-/// Brings a complete gradient to its place.
+/// Moves a gradient to its place, which is what the store holds from then on: later
+/// passes add to it there, in the dtype of the place, and whoever clears it clears it.
+void Reducer::bring(size_t parameter, autograd::GradientStore& store) {
+  const at::Tensor& tensor = parameters_[parameter].tensor;
+  const at::Tensor gradient = store.get(tensor);
+  if (!gradient.defined())
+    return;
+  if (gradient.requires_grad())
+    warn_of_graph(parameter);
+  if (parameters_[parameter].sparse) {
+    if (gradient.scalar_type() != sizes_[parameter].dtype)
+      store.set(tensor, gradient.detach().to(sizes_[parameter].dtype));
+  } else if (!gradients_->holds(parameter, gradient)) {
+    gradients_->put(parameter, gradient);
+    store.set(tensor, gradients_->view(parameter));
+  }
+}
+
+void Reducer::warn_of_graph(size_t parameter) {
+  if (!std::exchange(warned_of_graph_, true))
+    TRIREME_LOG(warn, "dp")
+        << "expected a backward without create_graph, got a graph behind the gradient "
+           "of "
+        << parameters_[parameter].name
+        << ", which reduced gradients do not keep; take gradients of gradients with "
+           "torch::autograd::grad() inside the loss";
+}
+
+/// Brings a complete gradient to its place, or zeros if there is none.
 void Reducer::put(size_t parameter) {
   if (!uses_places_)
     return;
-  const at::Tensor& tensor = parameters_[parameter].tensor;
-  if (parameters_[parameter].sparse) {
-    comm_->set_sparse(
-        static_cast<size_t>(gradients_->layout().places[parameter].bucket),
-        store_->get(tensor));
-    unset_.push_back(parameter);
-    if (options_.check_finite)
-      check_finite(parameter);
-    return;
-  }
-  if (sizes_[parameter].dtype != tensor.scalar_type()) {
-    widen(parameter);
-    if (!slots_[parameter].begun)
-      gradients_->clear(parameter);
-    unset_.push_back(parameter);
-  } else if (const at::Tensor gradient = store_->get(tensor); !gradient.defined()) {
+  bring(parameter, *store_);
+  const at::Tensor gradient = store_->get(parameters_[parameter].tensor);
+  if (!gradient.defined())
+    slots_[parameter].used = false;  // somebody has dropped what came before
+  if (parameters_[parameter].sparse)
+    comm_->set_sparse(bucket_of(parameter), gradient);
+  else if (!gradient.defined())
     gradients_->clear(parameter);
-    unset_.push_back(parameter);
-  } else if (!gradients_->holds(parameter, gradient)) {
-    gradients_->put(parameter, gradient);
-    store_->set(tensor, gradients_->view(parameter));
-    // The parameter has another dtype when the round is over.
-    if (options_.mixed_precision)
-      unset_.push_back(parameter);
-  }
-  if (options_.check_finite)
+  // What weighs nothing changes nothing, whatever it is.
+  if (options_.check_finite && gradient.defined() &&
+      (options_.reduction != Reduction::WeightedMean || weight_ > 0))
     check_finite(parameter);
 }
 
-/// Adds the gradient to its sum in another dtype, which holds all since the last round.
-void Reducer::widen(size_t parameter) {
-  autograd::GradientStore& store = open_ ? *store_ : store_of_pass();
-  const at::Tensor& tensor = parameters_[parameter].tensor;
-  const at::Tensor gradient = store.get(tensor);
-  if (!gradient.defined() || sizes_[parameter].dtype == tensor.scalar_type())
-    return;
-  const at::Tensor& sum = gradients_->view(parameter);
-  if (slots_[parameter].begun)
-    sum.add_(gradient.detach());
-  else
-    sum.copy_(gradient.detach());
-  slots_[parameter].begun = true;
-  store.set(tensor, {});
-}
-
 void Reducer::check_finite(size_t parameter) {
-  const at::Tensor gradient = parameters_[parameter].sparse
-                                  ? store_->get(parameters_[parameter].tensor)
-                                  : gradients_->view(parameter);
-  if (!gradient.defined())
-    return;
+  const at::Tensor gradient = store_->get(parameters_[parameter].tensor);
   // A sum with NaN or infinity in it is neither small nor large.
   const at::Tensor values = gradient.is_sparse() ? gradient._values() : gradient;
   const at::Tensor sum = at::sum(values);
@@ -122,67 +115,77 @@ void Reducer::check_finite(size_t parameter) {
       "; look at that rank's inputs and at the learning rate"));
 }
 
-/// After the round: gradients that are not in `.grad` yet go there.
+/// After the round: gradients go to those who read them.
 void Reducer::give_back() {
-  const std::vector<int64_t>& used = comm_->outcome().used;
-  for (const size_t i : unset_) {
-    const auto bucket = static_cast<size_t>(gradients_->layout().places[i].bucket);
-    const at::Tensor rows =
-        parameters_[i].sparse ? comm_->sparse_result(bucket) : at::Tensor();
-    // Rows may come after the last dense bucket, and after what rode on it.
-    const bool has_rows = rows.defined() && (!rows.is_sparse() || rows._nnz() > 0);
-    // Nobody has a gradient for it: it stays as it was, so that optimizers skip it.
-    if (!used.empty() && used[i] == 0 && !slots_[i].begun && !has_rows)
-      continue;
-    const at::Tensor& tensor = parameters_[i].tensor;
-    if (!tensor.requires_grad())
-      continue;
-    if (parameters_[i].sparse)
-      store_->set(tensor, rows);
-    else if (sizes_[i].dtype != tensor.scalar_type())
-      store_->set(tensor, gradients_->view(i).to(tensor.scalar_type()));
-    else
-      store_->set(tensor, gradients_->view(i));
-  }
+  if (uses_places_)
+    for (size_t i = 0; i < parameters_.size(); ++i)
+      give_back(i);
   for (const size_t i : comm_->outcome().dropped)
     store_->set(parameters_[i].tensor, {});
   for (Slot& slot : slots_)
-    slot.used = slot.begun = false;
+    slot.used = false;
   if (!store_->is_grad_field())
     leave_places(*store_);
-  versions_.clear();
-  for (size_t i = 0; options_.norm && i < parameters_.size(); ++i) {
-    const at::Tensor gradient = store_->get(parameters_[i].tensor);
-    versions_.push_back(gradient.defined() ? gradient._version() : -1);
+  reduced_.clear();
+  for (size_t i = 0; options_.norm && i < parameters_.size(); ++i)
+    reduced_.push_back(
+        comm_->times()[bucket_of(i)].skipped ? std::nullopt : mark_reduced(i));
+}
+
+void Reducer::give_back(size_t parameter) {
+  const at::Tensor& tensor = parameters_[parameter].tensor;
+  if (!tensor.requires_grad())
+    return;
+  const at::Tensor mine = store_->get(tensor);
+  const c10::ScalarType dtype =
+      options_.unrounded ? sizes_[parameter].dtype : tensor.scalar_type();
+  // Nobody has a gradient for it: it stays as it was, so that optimizers skip it.
+  if (!mine.defined() && comm_->outcome().used[parameter] == 0)
+    return;
+  if (parameters_[parameter].sparse) {
+    const at::Tensor& rows = comm_->sparse_result(bucket_of(parameter));
+    if (rows.defined())
+      store_->set(tensor, rows.to(dtype));
+  } else if (!mine.defined() || mine.scalar_type() != dtype) {
+    store_->set(tensor, gradients_->view(parameter).to(dtype));
   }
+}
+
+std::optional<Reducer::Reduced> Reducer::mark_reduced(size_t parameter) const {
+  const at::Tensor gradient = store_->get(parameters_[parameter].tensor);
+  if (!gradient.defined())
+    return std::nullopt;
+  return Reduced{
+      .tensor = c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>(
+          gradient.getIntrusivePtr()),
+      .version = static_cast<int64_t>(gradient._version())};
 }
 
 bool Reducer::is_as_reduced(size_t parameter) const {
   const at::Tensor gradient = store_->get(parameters_[parameter].tensor);
-  const auto bucket =
-      static_cast<size_t>(gradients_->layout().places[parameter].bucket);
-  return parameter < versions_.size() && gradient.defined() &&
-         gradient._version() == versions_[parameter] &&
-         (stats_.buckets.size() <= bucket || !stats_.buckets[bucket].skipped);
+  if (parameter >= reduced_.size() || !reduced_[parameter] || !gradient.defined())
+    return false;
+  const Reduced& then = *reduced_[parameter];
+  return then.tensor.lock() == gradient.getIntrusivePtr() &&
+         then.version == static_cast<int64_t>(gradient._version());
 }
 
 void Reducer::plan_buckets(const std::vector<int>& order) {
   planned_order_ = order;
-  buckets_ = make_buckets(sizes_, order, options_.limits, [this](int i) {
-    return slots_[static_cast<size_t>(i)].late;
+  buckets_ = make_buckets(sizes_, order, options_.limits(), [this](int i) {
+    return slots_[static_cast<size_t>(i)].source == Source::Finish;
   });
   auto next = std::make_unique<FlatGradients>(
-      lay_out(sizes_, buckets_, comm_->riders().first(), comm_->riders().last()),
-      parameters_,
-      comm_->group());
+      lay_out(sizes_, buckets_, comm_->riders().room()), parameters_, comm_->group());
   for (size_t i = 0; gradients_ && i < parameters_.size(); ++i) {
     const at::Tensor gradient = store_->get(parameters_[i].tensor);
-    if (slots_[i].begun)
-      next->put(i, gradients_->view(i));
-    if (gradient.defined() && gradients_->holds(i, gradient)) {
-      next->put(i, gradient);
-      store_->set(parameters_[i].tensor, next->view(i));
-    }
+    if (!gradient.defined() || !gradients_->holds(i, gradient))
+      continue;
+    const bool as_reduced = is_as_reduced(i);
+    next->put(i, gradient);
+    store_->set(parameters_[i].tensor, next->view(i));
+    if (as_reduced)
+      reduced_[i] = mark_reduced(i);
   }
   gradients_ = std::move(next);
   comm_->use(*gradients_);
@@ -206,29 +209,48 @@ std::vector<int> Reducer::order_of_round() const {
 /// On rank 0, when all gradients are there: whether another order would let buckets
 /// leave earlier. Rarer and rarer, since a graph that always changes has no order.
 bool Reducer::wants_rebuild() {
-  if (!options_.rebuild || !has_inputs_ || group().rank() != 0 ||
-      round_ < next_rebuild_ || counts_calls() || order_ == planned_order_)
+  if (!options_.rebuild || state_ == State::Shadow || group().rank() != 0 ||
+      round_ < next_rebuild_ || graph_ == Graph::Counting || order_ == planned_order_)
     return false;
   wanted_order_ = order_of_round();
   const Buckets wanted =
-      make_buckets(sizes_, wanted_order_, options_.limits, [this](int i) {
-        return slots_[static_cast<size_t>(i)].late;
+      make_buckets(sizes_, wanted_order_, options_.limits(), [this](int i) {
+        return slots_[static_cast<size_t>(i)].source == Source::Finish;
       });
   return drift(sizes_, buckets_, wanted) > kDriftThatMatters;
 }
 
 /// All ranks are at the end of a round here, so nobody waits long.
 void Reducer::rebuild() {
-  at::Tensor order = at::empty(
-      {static_cast<int64_t>(slots_.size())}, at::TensorOptions().dtype(at::kInt));
   if (group().rank() == 0)
-    std::copy(
-        wanted_order_.begin(), wanted_order_.end(), order.mutable_data_ptr<int>());
-  comm::broadcast(comm_->group(), order, 0);
-  const int* begin = order.const_data_ptr<int>();
-  plan_buckets(std::vector<int>(begin, begin + order.numel()));
-  ++rebuilds_;
+    planned_order_ = wanted_order_;
   next_rebuild_ = 2 * round_;
+  agree_on_order();
+  ++rebuilds_;
+}
+
+/// Buckets as rank 0 wants them, and its count of rounds: ranks that come together may
+/// have different pasts.
+void Reducer::agree_on_order() {
+  if (planned_order_.empty())
+    planned_order_ = reversed_order(parameters_.size());
+  std::vector<int> order = planned_order_;
+  if (group().size() > 1) {
+    const auto count = static_cast<int64_t>(order.size());
+    const at::Tensor numbers =
+        at::empty({2 + count}, at::TensorOptions().dtype(at::kLong));
+    auto* values = numbers.mutable_data_ptr<int64_t>();
+    values[0] = round_;
+    values[1] = next_rebuild_;
+    std::copy(order.begin(), order.end(), values + 2);
+    comm::broadcast(comm_->group(), numbers, 0);
+    round_ = values[0];
+    next_rebuild_ = values[1];
+    std::transform(values + 2, values + 2 + count, order.begin(), [](int64_t i) {
+      return static_cast<int>(i);
+    });
+  }
+  plan_buckets(order);
 }
 
 }  // namespace trireme::dp

@@ -8,45 +8,11 @@
 #include <torch/nn/modules/embedding.h>
 
 #include "trireme/core/error.h"
+#include "trireme/core/log.h"
 #include "trireme/dp/verify.h"
 
 namespace trireme::dp {
 namespace {
-
-BucketLimits limits_of(const DataParallelOptions& options) {
-  BucketLimits limits;
-  limits.bytes = options.bucket_bytes_list;
-  if (limits.bytes.empty())
-    limits.bytes = {
-        std::min(options.first_bucket_bytes, options.bucket_bytes),
-        options.bucket_bytes};
-  if (std::find(limits.bytes.begin(), limits.bytes.end(), size_t{0}) !=
-      limits.bytes.end())
-    throw InvalidArgument(
-        "[dp] expected buckets of at least one byte, got a limit of 0; give bytes, not "
-        "mebibytes");
-  return limits;
-}
-
-ReducerOptions reducer_options(const DataParallelOptions& options) {
-  return {
-      .limits = limits_of(options),
-      .reduction = options.reduction,
-      .find_unused = options.find_unused,
-      .static_graph = options.static_graph,
-      .rebuild = options.rebuild,
-      .gradient_dtype = options.mixed_precision.reduction
-                            ? options.mixed_precision.reduction
-                            : options.gradient_dtype,
-      .check_finite = options.check_finite,
-      .norm = options.norm,
-      .hooks = options.hooks,
-      .mixed_precision = options.mixed_precision.parameters.has_value()};
-}
-
-std::string dtype_text(const std::optional<c10::ScalarType>& dtype) {
-  return dtype ? c10::toString(*dtype) : "-";
-}
 
 /// Whether a module's weight gets gradients that list rows.
 bool has_sparse_weight(const torch::nn::Module& module) {
@@ -57,29 +23,15 @@ bool has_sparse_weight(const torch::nn::Module& module) {
   return false;
 }
 
-/// What is never trained, but must be equal all the same.
-std::vector<Parameter> frozen_parameters(
-    const std::vector<Parameter>& all, const std::vector<std::string>& ignore) {
-  std::vector<Parameter> frozen;
-  for (const Parameter& parameter : all)
-    if (!parameter.tensor.requires_grad() &&
-        std::find(ignore.begin(), ignore.end(), parameter.name) == ignore.end())
-      frozen.push_back(parameter);
-  return frozen;
+bool is_named(const std::vector<std::string>& list, const std::string& name) {
+  return std::find(list.begin(), list.end(), name) != list.end();
 }
 
-void check_options(const DataParallelOptions& options, const comm::Group& group) {
-  if (options.buffers.mode == BufferMode::Hook && !options.buffers.hook)
-    throw InvalidArgument(
-        "[dp] expected a function for BufferMode::Hook, got none; set buffers.hook");
-  limits_of(options);
-  if (options.buffers.source < 0 || options.buffers.source >= group.size())
-    throw InvalidArgument(text(
-        "[dp] expected buffers from a rank below ",
-        group.size(),
-        ", got ",
-        options.buffers.source,
-        "; correct buffers.source"));
+/// The options of the reducer of what `delay` names.
+DataParallelOptions delayed_options(DataParallelOptions options) {
+  options.static_graph = options.find_unused = false;
+  options.hooks = {};  // they keep state by number, and these have others
+  return options;
 }
 
 }  // namespace
@@ -90,33 +42,36 @@ Replica::Replica(
       options_(std::move(options)),
       reducer_([&] {
         check_everywhere(group, [&] {
-          check_options(options_, group);
+          check_module_options(options_, group);
           check_parameters(parameters(false));
           parameters(true);
         });
         if (options_.init_sync)
           verify(group);
-        return std::make_unique<Reducer>(
-            parameters(false), group, reducer_options(options_));
+        return std::make_unique<Reducer>(parameters(false), group, options_);
       }()),
       watch_(*reducer_) {
-  if (!options_.delay.empty()) {
-    ReducerOptions by_hand = reducer_options(options_);
-    by_hand.by_hand = true;
-    by_hand.static_graph = false;
-    by_hand.hooks = {};  // they keep state by number, and these have others
-    delayed_ = std::make_unique<Reducer>(parameters(true), group, by_hand);
-  }
+  if (!options_.delay.empty())
+    delayed_ = std::make_unique<Reducer>(
+        parameters(true), group, delayed_options(options_), Rounds::ByHand);
+  for (Parameter& parameter : kept_parameters())
+    if (!parameter.tensor.requires_grad())
+      frozen_.push_back(std::move(parameter));
   if (const auto dtype = options_.mixed_precision.buffers)
     for (const auto& [name, buffer] : buffers())
       if (c10::isFloatingType(buffer.scalar_type()))
         buffer.set_data(buffer.to(*dtype));
-  reducer_->set_before_give_back([this] { low_.reset(); });
+  reducer_->set_before_give_back([this] { end_low_precision(); });
+  reducer_->set_at_meeting([this] { sync_buffers(); });
   if (options_.init_sync)
     broadcast_state(0);
 }
 
 Replica::~Replica() = default;
+
+std::string Replica::module_name() const {
+  return module_.name();
+}
 
 std::vector<Parameter> Replica::all_parameters() const {
   std::vector<Parameter> all;
@@ -132,16 +87,31 @@ std::vector<Parameter> Replica::all_parameters() const {
   return all;
 }
 
+/// Everything that a forward uses, frozen or not.
+std::vector<Parameter> Replica::kept_parameters() const {
+  std::vector<Parameter> all = all_parameters();
+  std::erase_if(all, [this](const Parameter& parameter) {
+    return is_named(options_.ignore, parameter.name);
+  });
+  return all;
+}
+
+/// The same with their full values, whatever they compute with.
+std::vector<Parameter> Replica::full_parameters() const {
+  std::vector<Parameter> all = kept_parameters();
+  for (Parameter& parameter : all)
+    if (low_)
+      parameter.tensor = low_->full(parameter.tensor);
+  return all;
+}
+
 /// Those that every backward reduces, or those that wait for reduce_delayed().
 std::vector<Parameter> Replica::parameters(bool delayed) const {
   const auto& delay = options_.delay;
   std::vector<Parameter> chosen;
-  for (Parameter& parameter : trained_parameters(all_parameters(), options_.ignore)) {
-    const bool is_delayed =
-        std::find(delay.begin(), delay.end(), parameter.name) != delay.end();
-    if (is_delayed == delayed)
+  for (Parameter& parameter : trained_parameters(all_parameters(), options_.ignore))
+    if (is_named(delay, parameter.name) == delayed)
       chosen.push_back(std::move(parameter));
-  }
   if (delayed && chosen.size() != delay.size())
     throw InvalidArgument(text(
         "[dp] expected names of trained parameters to delay, each once, got ",
@@ -156,10 +126,8 @@ std::vector<Parameter> Replica::parameters(bool delayed) const {
 
 NamedBuffers Replica::buffers() const {
   NamedBuffers all;
-  const auto& ignore = options_.ignore;
   for (const auto& buffer : module_.named_buffers())
-    if (buffer.value().defined() &&
-        std::find(ignore.begin(), ignore.end(), buffer.key()) == ignore.end())
+    if (buffer.value().defined() && !is_named(options_.ignore, buffer.key()))
       all.emplace_back(buffer.key(), buffer.value());
   return all;
 }
@@ -170,42 +138,13 @@ void Replica::verify(const comm::Group& group) const {
   lines.push_back(text(parameters.size(), " parameters that need a gradient"));
   for (const Parameter& parameter : parameters)
     lines.push_back(describe(parameter));
-  for (const Parameter& parameter :
-       frozen_parameters(all_parameters(), options_.ignore))
-    lines.push_back(text("frozen ", describe(parameter)));
+  for (const Parameter& parameter : kept_parameters())
+    if (!parameter.tensor.requires_grad())
+      lines.push_back(text("frozen ", describe(parameter)));
   for (const auto& [name, buffer] : buffers())
     lines.push_back(text("buffer ", describe({name, buffer})));
-  lines.push_back(text(
-      "options: reduction ",
-      static_cast<int>(options_.reduction),
-      ", find_unused ",
-      options_.find_unused,
-      ", static_graph ",
-      options_.static_graph,
-      ", rebuild ",
-      options_.rebuild,
-      ", buffers ",
-      static_cast<int>(options_.buffers.mode),
-      ", after_forward ",
-      options_.buffers.after_forward,
-      ", source ",
-      options_.buffers.source,
-      ", gradient_dtype ",
-      dtype_text(options_.gradient_dtype),
-      ", mixed precision ",
-      dtype_text(options_.mixed_precision.parameters),
-      " ",
-      dtype_text(options_.mixed_precision.reduction),
-      " ",
-      dtype_text(options_.mixed_precision.buffers),
-      ", check_replicas_every ",
-      options_.check_replicas_every));
-  for (const size_t bytes : limits_of(options_).bytes)
-    lines.push_back(text("options: bucket limit ", bytes));
-  for (const auto& hook : options_.hooks)
-    lines.push_back(text("hook ", hook->name()));
-  for (const std::string& name : options_.delay)
-    lines.push_back(text("delayed ", name));
+  for (std::string& line : option_lines(options_))
+    lines.push_back(std::move(line));
   verify_same(group, "model and options", lines);
 }
 
@@ -225,6 +164,53 @@ void Replica::check_current() const {
           "; move or convert the model first, then wrap it and make the optimizer"));
 }
 
+/// A gradient of what was frozen would stay on its rank.
+void Replica::check_frozen() const {
+  std::vector<std::string> thawed;
+  for (const Parameter& parameter : frozen_)
+    if (parameter.tensor.requires_grad())
+      thawed.push_back(parameter.name);
+  if (!thawed.empty())
+    throw InvalidArgument(text(
+        "[dp] expected parameters that were frozen when the model was wrapped to stay "
+        "so, got ",
+        list_names(thawed),
+        " that need a gradient now, which nobody would reduce; let them need one "
+        "first, then wrap the model"));
+}
+
+/// Gradients that were dropped without a reduction may have made a step before.
+void Replica::check_delayed() {
+  if (!delayed_ || warned_of_delayed_)
+    return;
+  for (size_t i = 0; i < delayed_->parameters().size(); ++i)
+    if (delayed_->is_unreduced(i) &&
+        !delayed_->parameters()[i].tensor.grad().defined()) {
+      warned_of_delayed_ = true;
+      TRIREME_LOG(warn, "dp") << "expected reduce_delayed() before the gradient of "
+                              << delayed_->parameters()[i].name
+                              << " is cleared, got none: if an optimizer has used it, "
+                                 "the ranks differ now; "
+                                 "call it after backward";
+      return;
+    }
+}
+
+void Replica::begin_low_precision(std::unique_ptr<LowPrecisionScope> low) {
+  low_ = std::move(low);
+  if (options_.hooks.empty())
+    return;
+  std::vector<at::Tensor> values;
+  for (const Parameter& parameter : reducer_->parameters())
+    values.push_back(low_->full(parameter.tensor));
+  reducer_->set_values(std::move(values));
+}
+
+void Replica::end_low_precision() {
+  low_.reset();
+  reducer_->set_values({});
+}
+
 std::unique_ptr<LowPrecisionScope> Replica::before_forward() {
   if (reducer_->is_open())
     throw InvalidArgument(
@@ -232,37 +218,52 @@ std::unique_ptr<LowPrecisionScope> Replica::before_forward() {
         "renew the world's group and call replace_group()");
   std::unique_ptr<LowPrecisionScope> low;
   if (const auto dtype = options_.mixed_precision.parameters; dtype && !low_) {
-    low = std::make_unique<LowPrecisionScope>(computed_with(), *dtype);
-    reducer_->hooks().follow(reducer_->parameters());
+    low = std::make_unique<LowPrecisionScope>(kept_parameters(), *dtype);
+    for (Reducer* each : {reducer_.get(), delayed_.get()})
+      if (each != nullptr)
+        each->hooks().follow(each->parameters());
   }
   if (!trains())
     return low;
   // The graph of this forward saves them: until its backward has ended, and through
   // others before that.
   if (low)
-    low_ = std::move(low);
+    begin_low_precision(std::move(low));
   check_current();
-  // Once for each round: a rank that only evaluates in between does not hang the
-  // others.
-  const bool due = reducer_->rounds() > buffers_round_ && !reducer_->is_paused();
-  if (due && !options_.buffers.after_forward)
-    sync_buffers();
-  if (options_.check_replicas_every > 0 && !joins_ &&
-      reducer_->rounds() - checked_round_ >= options_.check_replicas_every) {
-    checked_round_ = reducer_->rounds();
-    check_replicas();
-  }
+  check_frozen();
+  check_delayed();
+  if (joins_)
+    ask_for_buffers();
+  else
+    keep_equal();
+  buffers_equal_ = false;  // until they are made so after the forward that comes now
   return nullptr;
 }
 
-/// Everything that a forward uses, frozen or not.
-std::vector<Parameter> Replica::computed_with() const {
-  std::vector<Parameter> all;
-  for (Parameter& parameter : all_parameters())
-    if (std::find(options_.ignore.begin(), options_.ignore.end(), parameter.name) ==
-        options_.ignore.end())
-      all.push_back(std::move(parameter));
-  return all;
+/// In a join: a rank without inputs has no forward to make buffers equal in, so all do
+/// it at the end of the round.
+void Replica::ask_for_buffers() {
+  if (options_.buffers.mode != BufferMode::Off && !reducer_->is_paused() &&
+      !buffers().empty())
+    reducer_->meet();
+}
+
+/// Once for each round: a rank that only evaluates in between does not hang the others.
+void Replica::keep_equal() {
+  const bool due = reducer_->rounds() > buffers_round_ && !reducer_->is_paused() &&
+                   !options_.buffers.after_forward;
+  if (due)
+    sync_buffers();
+  if (options_.check_replicas_every == 0 ||
+      reducer_->rounds() - checked_round_ < options_.check_replicas_every)
+    return;
+  checked_round_ = reducer_->rounds();
+  std::vector<Parameter> values = full_parameters();
+  const BufferMode mode = options_.buffers.mode;
+  if (buffers_equal_ && (mode == BufferMode::Broadcast || mode == BufferMode::Average))
+    for (const auto& [name, buffer] : buffers())
+      values.push_back({name, buffer});
+  verify_equal_values(group(), values);
 }
 
 at::Tensor Replica::cast_input(const at::Tensor& input) const {
@@ -293,31 +294,43 @@ int Replica::buffer_source() const {
 
 void Replica::sync_buffers() {
   buffers_round_ = reducer_->rounds();
+  buffers_equal_ = true;
   const NamedBuffers all = buffers();
-  if (!all.empty())
-    dp::sync_buffers(group(), all, options_.buffers, buffer_source());
+  if (all.empty())
+    return;
+  std::vector<at::Tensor> tensors;
+  for (const auto& [name, buffer] : all)
+    tensors.push_back(buffer);
+  switch (options_.buffers.mode) {
+    case BufferMode::Off:
+      return;
+    case BufferMode::Broadcast:
+      return broadcast_values(group(), tensors, buffer_source());
+    case BufferMode::Average:
+      return average_values(group(), tensors);
+    case BufferMode::Hook:
+      return options_.buffers.hook(group(), all);
+  }
 }
 
 void Replica::broadcast_state(int source) {
   std::vector<at::Tensor> tensors;
-  for (const bool delayed : {false, true})
-    if (!delayed || delayed_)
-      for (const Parameter& parameter : parameters(delayed))
-        tensors.push_back(parameter.tensor);
-  for (const Parameter& parameter :
-       frozen_parameters(all_parameters(), options_.ignore))
+  for (const Parameter& parameter : full_parameters())
     tensors.push_back(parameter.tensor);
   for (const auto& [name, buffer] : buffers())
     tensors.push_back(buffer);
   broadcast_values(group(), tensors, source);
+  buffers_equal_ = true;
+  if (low_)
+    low_->refresh();
 }
 
 void Replica::check_replicas() const {
-  verify_equal_values(group(), reducer_->parameters());
+  verify_equal_values(group(), full_parameters());
 }
 
 void Replica::replace_group(const comm::Group& group) {
-  check_everywhere(group, [&] { check_options(options_, group); });
+  check_everywhere(group, [&] { check_module_options(options_, group); });
   if (options_.init_sync)
     verify(group);
   reducer_->replace_group(group);
@@ -350,15 +363,13 @@ void Replica::begin_join(const JoinOptions& options) {
     throw NotSupported(
         "[dp] expected a parameter with dense gradients for a join, since what ranks "
         "have to know rides on those; got sparse ones only");
-  reducer_->divide_by_active(options.divide_by_active);
-  reducer_->throw_on_early_end(options.throw_on_early_end);
+  reducer_->set_join(options);
   joins_ = true;
+  if (reducer_->rounds() > buffers_round_)
+    sync_buffers();  // for the first forward; later ones find them equal
 }
 
 bool Replica::shadow_step() {
-  // What the others do before their next forward.
-  if (reducer_->rounds() > buffers_round_ && !options_.buffers.after_forward)
-    sync_buffers();
   return reducer_->shadow();
 }
 
@@ -369,11 +380,11 @@ void Replica::all_joined() {
       active.rbegin(), active.rend(), [](int64_t count) { return count > 0; });
   if (last != active.rend())
     broadcast_state(static_cast<int>(active.rend() - last) - 1);
+  buffers_round_ = reducer_->rounds();
 }
 
 void Replica::end_join() {
-  reducer_->divide_by_active(false);
-  reducer_->throw_on_early_end(false);
+  reducer_->set_join({});
   joins_ = false;
 }
 

@@ -1,15 +1,13 @@
 // One rank's copy of a model, kept in step with the others.
 #pragma once
-#include <functional>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "trireme/comm/group.h"
-#include "trireme/dp/buffers.h"
 #include "trireme/dp/join.h"
 #include "trireme/dp/low_precision.h"
+#include "trireme/dp/options.h"
 #include "trireme/dp/output_watch.h"
 #include "trireme/dp/reducer.h"
 #include "trireme/dp/visit_tensors.h"
@@ -19,42 +17,6 @@ class Module;
 }
 
 namespace trireme::dp {
-
-/// What data parallelism is made with. All ranks give the same.
-struct DataParallelOptions {
-  /// A bucket is closed by the parameter that fills it up to this size; the first one
-  /// is smaller, so that the first reduction begins early. Or every limit by itself.
-  size_t bucket_bytes = size_t{25} << 20;
-  size_t first_bucket_bytes = size_t{1} << 20;
-  std::vector<size_t> bucket_bytes_list{};
-  /// Mean over the ranks, sum, or mean by weight: see set_weight().
-  Reduction reduction = Reduction::Mean;
-  /// Parameters may stay without a gradient, and not the same ones on all ranks.
-  bool find_unused = false;
-  /// Every backward runs the same graph; allows blocks that are checkpointed twice.
-  bool static_graph = false;
-  /// Put gradients into buckets in the order in which they come.
-  bool rebuild = true;
-  /// Verify and broadcast the model at the start.
-  bool init_sync = true;
-  BufferOptions buffers{};
-  /// Names of parameters and buffers that are left alone.
-  std::vector<std::string> ignore{};
-  /// Names of parameters that no backward reduces, only reduce_delayed().
-  std::vector<std::string> delay{};
-  /// What gradients are added up and reduced in, if it is not the parameters' dtype:
-  /// float32 for a model in bfloat16.
-  std::optional<c10::ScalarType> gradient_dtype{};
-  /// Compute with copies of the parameters in another dtype.
-  MixedPrecision mixed_precision{};
-  /// Refuse NaN and infinity, with rank and parameter, before they spread.
-  bool check_finite = false;
-  /// Take norms of gradients as they land, for clip_grad_norm().
-  bool norm = false;
-  /// Compare the values of all ranks every so many rounds; 0 is never.
-  int64_t check_replicas_every = 0;
-  CommHooks hooks{};
-};
 
 /// This rank's copy of a model: DataParallel without the type of the module. Its hooks
 /// are on the parameters, so a model that is run by itself is reduced as well; but then
@@ -72,9 +34,13 @@ class Replica final : public Joinable {
   ~Replica() override;
 
   const DataParallelOptions& options() const { return options_; }
+  /// The type of the module.
+  std::string module_name() const;
   const comm::Group& group() const { return reducer_->group(); }
   Reducer& reducer() { return *reducer_; }
   const Reducer& reducer() const { return *reducer_; }
+  /// Of the parameters in `delay`; null if there are none.
+  const Reducer* delayed() const { return delayed_.get(); }
   const RoundStats& stats() const { return reducer_->stats(); }
 
   /// Before a forward: checks that the last backward has ended, and makes buffers
@@ -116,7 +82,9 @@ class Replica final : public Joinable {
   void sync_buffers();
   /// All parameters and buffers from one rank. Collective.
   void broadcast_state(int source = 0);
-  /// Error if the values of ranks differ. Collective.
+  /// Error if values of parameters differ between ranks, frozen and delayed ones
+  /// included. The option check_replicas_every compares buffers as well, where no
+  /// forward has changed them since they were made equal. Collective.
   void check_replicas() const;
   /// After a failure, or with fewer ranks: goes on over another group, with the values
   /// of its first rank. Collective.
@@ -132,8 +100,15 @@ class Replica final : public Joinable {
   std::vector<Parameter> all_parameters() const;
   void verify(const comm::Group& group) const;
   std::vector<Parameter> parameters(bool delayed) const;
-  std::vector<Parameter> computed_with() const;
+  std::vector<Parameter> kept_parameters() const;
+  std::vector<Parameter> full_parameters() const;
   void check_current() const;
+  void check_frozen() const;
+  void check_delayed();
+  void begin_low_precision(std::unique_ptr<LowPrecisionScope> low);
+  void end_low_precision();
+  void ask_for_buffers();
+  void keep_equal();
   void begin_watch();
   void end_watch();
   bool trains() const;
@@ -144,10 +119,15 @@ class Replica final : public Joinable {
   std::unique_ptr<Reducer> reducer_;
   /// Of the parameters in `delay`, if there are any.
   std::unique_ptr<Reducer> delayed_;
+  bool warned_of_delayed_ = false;
+  /// Needed no gradient when the model was wrapped.
+  std::vector<Parameter> frozen_;
   OutputWatch watch_;
   /// Rounds when buffers were made equal last, and values compared.
   int64_t buffers_round_ = 0;
   int64_t checked_round_ = 0;
+  /// No forward has changed buffers since they were made equal.
+  bool buffers_equal_ = false;
   bool joins_ = false;
   /// From a forward to the end of its backward.
   std::unique_ptr<LowPrecisionScope> low_;

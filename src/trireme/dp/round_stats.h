@@ -1,8 +1,8 @@
 // What a reduction took, and when.
 #pragma once
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
-#include <string>
 #include <vector>
 
 namespace trireme::dp {
@@ -34,11 +34,30 @@ struct RoundStats {
   int64_t end_ns = 0;
   std::vector<BucketTime> buckets;
 
-  int64_t bytes() const;
+  int64_t bytes() const {
+    int64_t sum = 0;
+    for (const BucketTime& bucket : buckets)
+      sum += bucket.skipped ? 0 : bucket.bytes;
+    return sum;
+  }
   /// How long buckets were being reduced, and how much of that while backward ran.
-  int64_t comm_ns() const;
-  int64_t overlap_ns() const;
-  double overlap_share() const;
+  int64_t comm_ns() const {
+    int64_t sum = 0;
+    for (const BucketTime& bucket : buckets)
+      sum += bucket.end_ns - bucket.start_ns;
+    return sum;
+  }
+  int64_t overlap_ns() const {
+    int64_t sum = 0;
+    for (const BucketTime& bucket : buckets)
+      sum += std::max<int64_t>(
+          0, std::min(bucket.end_ns, backward_end_ns) - bucket.start_ns);
+    return sum;
+  }
+  double overlap_share() const {
+    const int64_t all = comm_ns();
+    return all > 0 ? static_cast<double>(overlap_ns()) / static_cast<double>(all) : 0;
+  }
 };
 
 }  // namespace trireme::dp

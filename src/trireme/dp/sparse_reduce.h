@@ -7,13 +7,14 @@
 
 namespace trireme::dp {
 
-/// The union of everybody's rows, each once, in order; rows of several ranks are summed
-/// in the order of the ranks. An undefined gradient adds nothing; `like` says what one
-/// would look like. Collective.
+/// The union of everybody's rows in this dtype, each once, in order; rows of several
+/// ranks are summed in the order of the ranks. An undefined gradient adds nothing.
+/// Collective.
 at::Tensor reduce_sparse(
     const comm::Group& group,
     const at::Tensor& gradient,
-    const at::Tensor& like,
+    at::IntArrayRef sizes,
+    c10::ScalarType dtype,
     comm::ReduceOp op);
 
 }  // namespace trireme::dp

@@ -9,17 +9,6 @@
 namespace trireme::dp {
 namespace {
 
-void verify_stages(
-    const std::vector<StageParameters>& stages, const comm::Group& group) {
-  std::vector<std::string> lines;
-  for (const StageParameters& stage : stages) {
-    lines.push_back(text("stage ", stage.stage));
-    for (const Parameter& parameter : stage.parameters)
-      lines.push_back(describe(parameter));
-  }
-  verify_same(group, "stages", lines);
-}
-
 std::vector<at::Tensor> tensors_of(const std::vector<StageParameters>& stages) {
   std::vector<at::Tensor> tensors;
   for (const StageParameters& stage : stages)
@@ -33,33 +22,29 @@ std::vector<at::Tensor> tensors_of(const std::vector<StageParameters>& stages) {
 StageSync::StageSync(
     const std::vector<StageParameters>& stages,
     const comm::Group& group,
-    const StageSyncOptions& options)
-    : options_(options), stages_(stages), group_(group) {
-  make_equal();
+    DataParallelOptions options)
+    : options_(std::move(options)), stages_(stages), group_(group) {
+  check_everywhere(group, [&] { check_stage_options(options_); });
+  std::map<int, std::vector<Parameter>> trained;
   std::set<const void*> seen;
-  for (const StageParameters& stage : stages) {
-    std::vector<Parameter> own;
+  for (const StageParameters& stage : stages)
     for (const Parameter& parameter : stage.parameters) {
       if (!parameter.tensor.requires_grad())
-        continue;
-      if (seen.insert(parameter.tensor.unsafeGetTensorImpl()).second)
-        own.push_back(parameter);
+        frozen_.push_back(parameter);
+      else if (seen.insert(parameter.tensor.unsafeGetTensorImpl()).second)
+        trained[stage.stage].push_back(parameter);
       else
         shared_.push_back(parameter.tensor);
     }
-    if (own.empty())
-      continue;
-    reducers_[stage.stage] = std::make_unique<Reducer>(
-        std::move(own),
-        group,
-        ReducerOptions{
-            .limits = options_.limits,
-            .reduction = options_.reduction,
-            .gradient_dtype = options_.gradient_dtype,
-            .check_finite = options_.check_finite,
-            .norm = options_.norm,
-            .hooks = options_.hooks ? options_.hooks(stage.stage) : CommHooks(),
-            .by_hand = true});
+  for (const auto& [stage, parameters] : trained)
+    if (options_.stage_hooks)
+      hooks_[stage] = options_.stage_hooks(stage);
+  make_equal();
+  for (auto& [stage, parameters] : trained) {
+    DataParallelOptions own = options_;
+    own.hooks = hooks_[stage];
+    reducers_[stage] = std::make_unique<Reducer>(
+        std::move(parameters), group, std::move(own), Rounds::ByHand);
   }
   if (!shared_.empty())
     leave_to_finish({});
@@ -68,8 +53,31 @@ StageSync::StageSync(
 void StageSync::make_equal() const {
   if (!options_.init_sync)
     return;
-  verify_stages(stages_, group_);
+  std::vector<std::string> lines = option_lines(options_);
+  for (const StageParameters& stage : stages_) {
+    lines.push_back(text("stage ", stage.stage));
+    for (const Parameter& parameter : stage.parameters)
+      lines.push_back(
+          text(parameter.tensor.requires_grad() ? "" : "frozen ", describe(parameter)));
+    if (const auto hooks = hooks_.find(stage.stage); hooks != hooks_.end())
+      for (const auto& hook : hooks->second)
+        lines.push_back(text("hook ", hook->name()));
+  }
+  verify_same(group_, "stages and options", lines);
   broadcast_values(group_, tensors_of(stages_), 0);
+}
+
+void StageSync::check_frozen() const {
+  std::vector<std::string> thawed;
+  for (const Parameter& parameter : frozen_)
+    if (parameter.tensor.requires_grad())
+      thawed.push_back(parameter.name);
+  if (!thawed.empty())
+    throw InvalidArgument(text(
+        "[dp] expected parameters that were frozen at the start to stay so, got ",
+        list_names(thawed),
+        " that need a gradient now, which nobody would reduce; let them need one "
+        "first, then make the StageSync"));
 }
 
 Reducer* StageSync::find(int stage) const {
@@ -80,7 +88,7 @@ Reducer* StageSync::find(int stage) const {
 void StageSync::last_backward(int stage) {
   Reducer* reducer = find(stage);
   if (reducer != nullptr && paused_ == 0 && !reducer->is_open())
-    reducer->open(*options_.store);
+    reducer->open(options_.store != nullptr ? *options_.store : autograd::grad_field());
 }
 
 void StageSync::reduce(int stage) {
@@ -92,6 +100,7 @@ void StageSync::reduce(int stage) {
 void StageSync::finish() {
   if (paused_ > 0)
     return;
+  check_frozen();
   for (const auto& [stage, reducer] : reducers_) {
     if (!reducer->is_open())
       reduce(stage);

@@ -1,7 +1,6 @@
 // Data parallelism inside a pipeline: each stage's gradients over the ranks that have
 // the same stage.
 #pragma once
-#include <functional>
 #include <map>
 #include <memory>
 #include <vector>
@@ -18,24 +17,10 @@ struct StageParameters {
   std::vector<Parameter> parameters;
 };
 
-/// What it is made with.
-struct StageSyncOptions {
-  BucketLimits limits{};
-  Reduction reduction = Reduction::Mean;
-  std::optional<c10::ScalarType> gradient_dtype{};
-  bool check_finite = false;
-  /// Take norms of gradients as they land, for clip_grad_norm().
-  bool norm = false;
-  /// The hooks of a stage: each stage has its own, since they keep state by parameter.
-  std::function<CommHooks(int stage)> hooks{};
-  /// Verify that all ranks have the same stages, and give them the values of the first.
-  bool init_sync = true;
-  /// Where the pipeline puts gradients.
-  autograd::GradientStore* store = &autograd::grad_field();
-};
-
 /// Reduces the gradients of a pipeline's stages over the data-parallel axis of a mesh,
-/// stage by stage while the other stages still work. One reducer a stage.
+/// stage by stage while the other stages still work. One reducer a stage. Of the
+/// options it takes those that stages have, and refuses the others by name; hooks are
+/// made for each stage by `stage_hooks`.
 ///
 ///     comm::Mesh mesh(world, {{"dp", 2}, {"pp", 2}});
 ///     auto sync = std::make_shared<dp::StageSync>(stages, mesh["dp"]);
@@ -47,7 +32,7 @@ class StageSync final : public autograd::GradientSync {
   StageSync(
       const std::vector<StageParameters>& stages,
       const comm::Group& group,
-      const StageSyncOptions& options = {});
+      DataParallelOptions options = {});
 
   void last_backward(int stage) override;
   void reduce(int stage) override;
@@ -64,8 +49,8 @@ class StageSync final : public autograd::GradientSync {
   void resume();
   /// This rank's weight in a weighted mean.
   void set_weight(int64_t weight);
-  /// After a failure, or with fewer ranks; if the options ask for init_sync, with the
-  /// values of the group's first rank. Collective.
+  /// After a failure, or with other ranks; with the order of buckets and, if the
+  /// options ask for init_sync, the values of the group's first rank. Collective.
   void replace_group(const comm::Group& group);
 
   const comm::Group& group() const { return group_; }
@@ -75,13 +60,18 @@ class StageSync final : public autograd::GradientSync {
  private:
   Reducer* find(int stage) const;
   void make_equal() const;
+  void check_frozen() const;
 
-  StageSyncOptions options_;
+  DataParallelOptions options_;
   std::vector<StageParameters> stages_;
   comm::Group group_;
   std::map<int, std::unique_ptr<Reducer>> reducers_;
+  /// The hooks of each stage with parameters, by stage.
+  std::map<int, CommHooks> hooks_;
   /// Of parameters that several stages of this rank have.
   std::vector<at::Tensor> shared_;
+  /// Needed no gradient at the start.
+  std::vector<Parameter> frozen_;
   int paused_ = 0;
 };
 

@@ -9,7 +9,7 @@
 #include <torch/nn/pimpl.h>
 
 #include "trireme/comm/group.h"
-#include "trireme/dp/batch_statistics.h"
+#include "trireme/dp/sync_batch_norm_function.h"
 
 namespace trireme::dp {
 

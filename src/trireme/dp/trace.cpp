@@ -1,6 +1,7 @@
 #include "trireme/dp/trace.h"
 
 #include <algorithm>
+#include <set>
 
 #include <ATen/Functions.h>
 #include <nlohmann/json.hpp>
@@ -102,42 +103,90 @@ Straggler find_straggler(const std::vector<RankTimes>& times) {
   return {rank, static_cast<double>(longest) / static_cast<double>(median)};
 }
 
+namespace {
+
+template <class List, class F>
+std::string joined(const List& list, const F& f) {
+  std::string out;
+  for (const auto& one : list)
+    out += text(out.empty() ? "" : ", ", f(one));
+  return out;
+}
+
+/// Of the buckets as they are now, a pair of braces around the parameters of each.
+std::string bucket_parameters(const Layout& layout) {
+  return joined(layout.buckets, [](const BucketRange& bucket) {
+    return text("{", joined(bucket.parameters, [](int i) { return i; }), "}");
+  });
+}
+
+/// The parameters, how large they are, and which the last round has left out.
+void add_parameters(std::map<std::string, std::string>& data, const Reducer& reducer) {
+  int64_t bytes = 0;
+  int64_t unused = 0;
+  std::set<std::string> dtypes;
+  const auto& used = reducer.outcome().used;
+  for (size_t i = 0; i < reducer.parameters().size(); ++i) {
+    const at::Tensor& tensor = reducer.parameters()[i].tensor;
+    const auto its = static_cast<int64_t>(tensor.nbytes());
+    bytes += its;
+    unused += !used.empty() && used[i] == 0 ? its : 0;
+    dtypes.insert(comm::dtype_name(tensor.scalar_type()));
+  }
+  data["num_parameter_tensors"] = text(reducer.parameters().size());
+  data["total_parameter_size_bytes"] = text(bytes);
+  data["unused_parameter_size"] = text(unused);
+  data["dtypes"] = joined(dtypes, [](const std::string& name) { return name; });
+}
+
+void add_buckets(std::map<std::string, std::string>& data, const Reducer& reducer) {
+  const Layout& layout = reducer.gradients().layout();
+  const std::string sizes = joined(layout.buckets, [](const BucketRange& bucket) {
+    return static_cast<size_t>(bucket.elements) * c10::elementSize(bucket.dtype);
+  });
+  data["bucket_sizes"] = sizes;
+  data["has_rebuilt_buckets"] = text(reducer.rebuilds() > 0);
+  data["rebuilt_bucket_sizes"] = reducer.rebuilds() > 0 ? sizes : "";
+  data["rebuilt_per_bucket_param_indices"] = bucket_parameters(layout);
+  data["prev_iteration_grad_ready_order_indices"] =
+      joined(reducer.ready_order(), [](int i) { return i; });
+}
+
+}  // namespace
+
 std::map<std::string, std::string> logging_data(const Replica& replica) {
   const Reducer& reducer = replica.reducer();
   const DataParallelOptions& options = replica.options();
   const RoundStats& stats = replica.stats();
+  const Environment env = Environment::of_process();
   std::map<std::string, std::string> data{
-      {"backend", replica.group().backend()},
+      {"module_name", replica.module_name()},
+      {"backend_name", std::string(replica.group().backend())},
       {"rank", text(replica.group().rank())},
       {"world_size", text(replica.group().size())},
-      {"parameters", text(reducer.parameters().size())},
-      {"find_unused", text(options.find_unused)},
+      {"bucket_cap_bytes", text(options.limits().bytes.back())},
+      {"find_unused_parameters", text(options.find_unused)},
       {"static_graph", text(options.static_graph)},
-      {"rounds", text(reducer.rounds())},
+      {"gradient_as_bucket_view", "1"},
+      {"broadcast_buffers", text(options.buffers.mode != BufferMode::Off)},
+      {"comm_hook",
+       joined(options.hooks, [](const auto& hook) { return hook->name(); })},
+      {"iteration", text(reducer.rounds())},
       {"rebuilds", text(reducer.rebuilds())},
-      {"bytes", text(stats.bytes())},
-      {"backward_ns", text(stats.backward_end_ns - stats.start_ns)},
-      {"wait_ns", text(stats.end_ns - stats.backward_end_ns)},
-      {"comm_ns", text(stats.comm_ns())},
-      {"overlap_ns", text(stats.overlap_ns())},
-      {"overlap_share", text(stats.overlap_share())}};
-  std::string sizes;
-  for (const BucketRange& bucket : reducer.gradients().layout().buckets)
-    sizes += text(
-        sizes.empty() ? "" : ", ",
-        static_cast<size_t>(bucket.elements) * c10::elementSize(bucket.dtype));
-  data["bucket_bytes"] = sizes;
-  std::string hooks;
-  for (const auto& hook : options.hooks)
-    hooks += text(hooks.empty() ? "" : ", ", hook->name());
-  data["hooks"] = hooks;
-  const Environment env = Environment::of_process();
+      {"reduced_bytes", text(stats.bytes())},
+      {"backward_compute_time", text(stats.backward_end_ns - stats.start_ns)},
+      {"backward_wait_time", text(stats.end_ns - stats.backward_end_ns)},
+      {"backward_comm_time", text(stats.comm_ns())},
+      {"backward_compute_comm_overlap_time", text(stats.overlap_ns())},
+      {"overlap_share", text(stats.overlap_share())},
+      {"master_addr", std::string(env.find("MASTER_ADDR").value_or("unset"))},
+      {"master_port", std::string(env.find("MASTER_PORT").value_or("unset"))}};
+  add_parameters(data, reducer);
+  add_buckets(data, reducer);
   for (const char* name :
        {"RANK",
         "LOCAL_RANK",
         "WORLD_SIZE",
-        "MASTER_ADDR",
-        "MASTER_PORT",
         "OMP_NUM_THREADS",
         "TRIREME_BACKEND",
         "TRIREME_TIMEOUT"})

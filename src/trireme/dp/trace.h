@@ -32,8 +32,9 @@ struct Straggler {
 };
 Straggler find_straggler(const std::vector<RankTimes>& times);
 
-/// What there is to know of a replica, by name: the model, the options, the buckets,
-/// the last round, the variables of the environment that matter.
+/// What there is to know of a replica: the model, the options, the buckets, the last
+/// round (times in nanoseconds), the variables of the environment that matter. What
+/// torch's logging data has as well goes by its name there.
 std::map<std::string, std::string> logging_data(const Replica& replica);
 
 }  // namespace trireme::dp

@@ -105,11 +105,13 @@ void Engine::make_sync() {
       one.parameters.push_back({name, tensor});
     all.push_back(std::move(one));
   }
-  dp::StageSyncOptions options;
-  options.norm = !low;
+  dp::DataParallelOptions options;
+  options.norm = true;
   options.init_sync = false;  // every rank draws the same weights
-  if (low)
+  if (low) {
     options.gradient_dtype = at::kFloat;
+    options.unrounded = true;  // the optimizer has masters of that dtype
+  }
   sync_ = std::make_shared<dp::StageSync>(all, mesh_["dp"], options);
 }
 
