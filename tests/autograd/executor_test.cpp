@@ -323,7 +323,7 @@ TEST(Executor, RefusesWrongRootsAndInputs) {
   EXPECT_EQ(
       message({{edge}, {at::ones({})}}, twice),
       "[autograd] expected different inputs, got the same one as 0 and 2; name each "
-      "whole_leaf "
+      "leaf "
       "once");
   EXPECT_TRUE(testing::contains(
       message({{edge}, {at::ones({})}}, {edge.function}),

@@ -17,7 +17,7 @@ launch::ChildResult main_run(const std::vector<std::string>& arguments) {
 }
 
 TEST(MainProcs, StartsWithoutLibtorch) {
-  // The best of some, since other tests main_run beside this one; libtorch alone takes
+  // The best of some, since other tests run beside this one; libtorch alone takes
   // longer.
   auto best = std::chrono::steady_clock::duration::max();
   for (int i = 0; i < 10; ++i) {
@@ -40,7 +40,7 @@ TEST(MainProcs, TrainsOnTheTextThatComesWithIt) {
        "--validation.steps",
        "1",
        "--job.dump_folder",
-       (folder.path() / "main_run").string()});
+       (folder.path() / "run").string()});
   EXPECT_TRUE(result.ok()) << launch::failure_text(result);
   EXPECT_NE(result.out.find("held-out loss: 5."), std::string::npos) << result.out;
 }

@@ -213,7 +213,7 @@ TEST(LogLevels, SaysWhatIsWrong) {
 }
 
 // Each runs in a new process, where nothing has been logged yet.
-class LogAtFirstUse : public testing::Test {
+class LogAtFirstUse : public ::testing::Test {
  protected:
   void SetUp() override { GTEST_FLAG_SET(death_test_style, "threadsafe"); }
 };
@@ -228,14 +228,14 @@ void log_and_exit(const char* variable) {
 TEST_F(LogAtFirstUse, ReadsTheVariableAndWritesToStderr) {
   EXPECT_EXIT(
       log_and_exit("off,comm=info"),
-      testing::ExitedWithCode(0),
+      ::testing::ExitedWithCode(0),
       "\\[trireme comm\\] info: first\n\\[trireme comm\\] warn: second\n$");
 }
 
 TEST_F(LogAtFirstUse, WarnsOnceOfABadVariableAndUsesTheDefault) {
   EXPECT_EXIT(
       log_and_exit("loud"),
-      testing::ExitedWithCode(0),
+      ::testing::ExitedWithCode(0),
       "^\\[trireme core\\] warn: \\[core\\] wanted TRIREME_LOG [^\n]*\"loud\"[^\n]*\n"
       "\\[trireme comm\\] warn: second\n$");
 }

@@ -13,7 +13,7 @@ namespace {
 namespace fs = std::filesystem;
 
 // A folder of this test alone, removed at its end.
-class CgroupQuota : public testing::Test {
+class CgroupQuota : public ::testing::Test {
  protected:
   ~CgroupQuota() override { fs::remove_all(root_); }
 

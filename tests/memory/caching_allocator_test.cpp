@@ -177,7 +177,7 @@ TEST_F(CachingAllocatorProcs, AnotherAllocatorWithAHigherPriorityIsAnError) {
     }
     std::_Exit(2);
   };
-  EXPECT_EXIT(install_too_late(), testing::ExitedWithCode(0), "");
+  EXPECT_EXIT(install_too_late(), ::testing::ExitedWithCode(0), "");
 }
 
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
@@ -200,7 +200,7 @@ TEST_F(CachingAllocatorProcs, PressureReleasesTheCacheBeforeItIsAnError) {
     }
     std::_Exit(2);
   };
-  EXPECT_EXIT(fill_memory(), testing::ExitedWithCode(0), "");
+  EXPECT_EXIT(fill_memory(), ::testing::ExitedWithCode(0), "");
 }
 #endif
 
@@ -222,7 +222,7 @@ TEST_F(CachingAllocatorProcs, StaticTensorsDieAfterTheCaches) {
     std::thread([] { last.of_other = at::ones({100}); }).join();
     std::exit(static_cast<int>(of_thread.sum().item<double>()) - 100);
   };
-  EXPECT_EXIT(end(), testing::ExitedWithCode(0), "");
+  EXPECT_EXIT(end(), ::testing::ExitedWithCode(0), "");
 }
 
 TEST_F(CachingAllocatorProcs, AChildGoesOnWithItsParentsTensors) {
@@ -235,7 +235,7 @@ TEST_F(CachingAllocatorProcs, AChildGoesOnWithItsParentsTensors) {
     good = good && (before + before).sum().item<double>() == 4000.0;
     std::_Exit(good ? 0 : 1);
   };
-  EXPECT_EXIT(child(), testing::ExitedWithCode(0), "");
+  EXPECT_EXIT(child(), ::testing::ExitedWithCode(0), "");
 }
 
 }  // namespace

@@ -131,7 +131,7 @@ TEST_F(PoolReleaseProcs, AChildTakesOverTheCachesOfThreadsThatItDoesNotHave) {
     pool_.release_cached(a_);
     std::_Exit(same && adopted && pool_.stats().cache_hits == 2 ? 0 : 1);
   };
-  EXPECT_EXIT(fork_here(), testing::ExitedWithCode(0), "");
+  EXPECT_EXIT(fork_here(), ::testing::ExitedWithCode(0), "");
   pool_.before_fork(a_);
   pool_.after_fork_in_parent();
   touch(b_, 2000);
@@ -167,7 +167,7 @@ TEST_F(PoolReleaseProcs, WithoutTheFenceOtherThreadsKeepTheirs) {
     touch(pool_.adopt(), 2000);
     std::_Exit(kept && dropped && pool_.stats().cached_bytes == 3072 ? 0 : 1);
   };
-  EXPECT_EXIT(try_in_sandbox(), testing::ExitedWithCode(0), "");
+  EXPECT_EXIT(try_in_sandbox(), ::testing::ExitedWithCode(0), "");
 }
 
 }  // namespace

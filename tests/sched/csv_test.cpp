@@ -1,4 +1,4 @@
-// Schedules as files: what is read, and what is csv_refused with its place.
+// Schedules as files: what is read, and what is refused with its place.
 #include "trireme/sched/csv.h"
 
 #include "helpers.h"

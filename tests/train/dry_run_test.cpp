@@ -56,7 +56,8 @@ TEST(DryRun, CountsTheLogits) {
   config.training.global_batch_size = 4;
   config.parallelism.pipeline_parallel_microbatch_size = 4;
   // 4 x 1024 x 50,257 numbers of 4 bytes are 785 MiB, three times; all else is a few.
-  const std::string told = dry_run(config, describe_model(config, 256).plan, 1);
+  const std::string told =
+      dry_run(config, describe_model(config, 256).plan, {.pp = 1, .dp = 1});
   EXPECT_NE(told.find("activations 2.3 GiB"), std::string::npos) << told;
 }
 

@@ -15,6 +15,7 @@
 #include "trireme/train/config_file.h"
 #include "trireme/train/dry_run.h"
 #include "trireme/train/layout.h"
+#include "trireme/train/layout_choice.h"
 #include "trireme/train/model_source.h"
 #include "trireme/train/token_sources.h"
 
@@ -93,7 +94,10 @@ inline std::string see_model(const Config& config) {
 
 /// What --dry-run prints for a machine with four cores.
 inline std::string see_layout(const Config& config) {
-  return dry_run(config, describe_model(config, 256).plan, fitting_ranks(config, 4));
+  const model::ModelPlan plan = describe_model(config, 256).plan;
+  const LayoutRoom room{
+      .ranks = static_cast<int>(config.parallelism.ranks), .cores = 4, .threads = 1};
+  return dry_run(config, plan, list_layouts(config, plan, room).front().degrees);
 }
 
 inline std::string see_passes(const Config& config) {

@@ -16,7 +16,7 @@ namespace trireme::dp {
 namespace {
 
 /// Wide enough for any vector unit: the compiler keeps one result a lane.
-constexpr size_t kLanes = 16;
+constexpr size_t kQuantizeLanes = 16;
 
 struct Scale {
   float least = 0;
@@ -24,13 +24,13 @@ struct Scale {
 };
 
 Scale scale_of(const float* chunk) {
-  float least[kLanes];
-  float greatest[kLanes];
-  float trouble[kLanes] = {};
-  std::copy_n(chunk, kLanes, least);
-  std::copy_n(chunk, kLanes, greatest);
-  for (size_t i = 0; i < kQuantizeChunk; i += kLanes)
-    for (size_t k = 0; k < kLanes; ++k) {
+  float least[kQuantizeLanes];
+  float greatest[kQuantizeLanes];
+  float trouble[kQuantizeLanes] = {};
+  std::copy_n(chunk, kQuantizeLanes, least);
+  std::copy_n(chunk, kQuantizeLanes, greatest);
+  for (size_t i = 0; i < kQuantizeChunk; i += kQuantizeLanes)
+    for (size_t k = 0; k < kQuantizeLanes; ++k) {
       const float x = chunk[i + k];
       least[k] = x < least[k] ? x : least[k];
       greatest[k] = x > greatest[k] ? x : greatest[k];
@@ -39,8 +39,8 @@ Scale scale_of(const float* chunk) {
   float found = 0;
   for (const float t : trouble)
     found += t;
-  const float low = *std::min_element(least, least + kLanes);
-  const float range = *std::max_element(greatest, greatest + kLanes) - low;
+  const float low = *std::min_element(least, least + kQuantizeLanes);
+  const float range = *std::max_element(greatest, greatest + kQuantizeLanes) - low;
   if (found != 0.0F || !std::isfinite(range))
     return {std::numeric_limits<float>::quiet_NaN(), 0};
   return {low, range / 255.0F};
