@@ -162,6 +162,28 @@ TEST(PipelineStagesRanks, OwnWeightWorkRunsOnceAMicrobatch) {
   }
 }
 
+// -- stages that change their inputs
+
+/// Linear layers, since torch keeps the outputs of some others, which must not change.
+TEST(PipelineStagesProcs, StagesMayChangeTheirInputs) {
+  Problem problem = dense_problem("1F1B", 4, 4, 10);
+  problem.model = [] {
+    std::vector<StagePtr> model;
+    for (const uint64_t stage : {0, 1, 2, 3}) {
+      const at::Tensor w = parameter({kWidth, kWidth}, 80 + stage);
+      model.push_back(make_stage(
+          [w, stage](const Tensors& in) {
+            if (stage > 0)
+              in[0].relu_();
+            return Tensors{at::linear(in[0], w)};
+          },
+          {{text("w", stage), w}}));
+    }
+    return model;
+  };
+  expect_equals_one_process(problem);
+}
+
 // -- modes
 
 /// Notes in which mode it was called, and whether gradients were on.

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include <ATen/Functions.h>
+#include <ATen/TensorOperators.h>
 #include <c10/util/irange.h>
 #include <torch/csrc/autograd/variable.h>
 
@@ -141,8 +142,8 @@ void Runtime::hand_in(Cell& here, at::Tensor tensor, Tensors& inputs) const {
   inputs.push_back(std::move(tensor));
 }
 
-/// What each edge takes. Tensors go over by reference where that can be, and a stage may
-/// change its inputs in place: what two stages get must not be one memory.
+/// What each edge takes. Tensors go over by reference where that can be, and a stage
+/// may change its inputs in place: what two stages get must not be one memory.
 void Runtime::share_out(int stage, Cell& here, const Tensors& outputs) const {
   here.outputs.assign(links_.out(stage).size(), {});
   Tensors given;
