@@ -2,9 +2,12 @@
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
+#include <torch/csrc/autograd/anomaly_mode.h>
+#include <torch/csrc/autograd/autograd.h>
 
 #include "lambda_node.h"
 #include "logging_hooks.h"
+#include "trireme/autograd/executor.h"
 #include "trireme/core/error.h"
 #include "trireme/testing/check.h"
 
@@ -127,6 +130,62 @@ TEST(Accumulate, CallsPostAccumulateHooksWhereTheyFindGrad) {
       testing::message_of<NotSupported>(
           [&] { accumulate(leaf, at::ones({3}), store); }),
       "use a hook on the tensor instead"));
+}
+
+// Whatever torch's engine does with them, so do we.
+TEST(Accumulate, CallsHooksOfALeafThatWasFrozenAsTheEngineDoes) {
+  const auto calls = [](bool engine, bool freeze) {
+    std::vector<std::string> log;
+    const at::Tensor x = at::ones({3}).set_requires_grad(true);
+    torch::autograd::impl::set_post_acc_grad_hooks(
+        x, std::make_unique<LoggingAccumulateHook>(log, "after"));
+    const at::Tensor y = x * 2;
+    if (freeze)
+      x.set_requires_grad(false);
+    if (engine)
+      torch::autograd::backward({y}, {at::ones({3})});
+    else
+      Executor().backward({{gradient_edge(y)}, {at::ones({3})}}, {});
+    EXPECT_EQ(x.grad().defined(), !freeze);
+    return log;
+  };
+  for (const bool freeze : {false, true})
+    EXPECT_EQ(calls(false, freeze), calls(true, freeze)) << freeze;
+}
+
+TEST(Accumulate, LeavesHooksToAStoreThatHoldsGradientsBack) {
+  struct Later final : GradientStore {
+    void accumulate(const at::Tensor&, const at::Tensor&, size_t) override {}
+    at::Tensor get(const at::Tensor&) const override { return {}; }
+    void set(const at::Tensor&, const at::Tensor&) override {}
+    bool holds_back(const at::Tensor&) const override { return true; }
+  };
+  std::vector<std::string> log;
+  const at::Tensor x = at::ones({3}).set_requires_grad(true);
+  torch::autograd::impl::set_post_acc_grad_hooks(
+      x, std::make_unique<LoggingAccumulateHook>(log, "after"));
+  const NodePtr node = grad_accumulator(x);
+  Later store;
+  accumulate(dynamic_cast<AccumulateGrad&>(*node), at::ones({3}), store);
+  EXPECT_TRUE(log.empty());
+  x.mutable_grad() = at::ones({3});
+  call_post_accumulate_hooks(x, grad_field());
+  EXPECT_EQ(log.size(), 1U);
+  EXPECT_THROW(call_post_accumulate_hooks(x, store), NotSupported);
+}
+
+TEST(CallNode, FindsNaNInAnomalyMode) {
+  const auto run = [](const at::Tensor& x) {
+    const at::Tensor y = x.sqrt();
+    Executor().backward({{gradient_edge(y)}, {at::zeros({1})}}, {});
+  };
+  const at::Tensor x = at::zeros({1}).set_requires_grad(true);
+  run(x);  // 0 / 0: nobody looks
+  EXPECT_TRUE(x.grad().isnan().all().item<bool>());
+  const torch::autograd::DetectAnomalyGuard anomaly;
+  const std::string message = testing::message_of<InvalidArgument>([&] { run(x); });
+  EXPECT_TRUE(testing::contains(message, "got NaN from SqrtBackward0 in number 0"));
+  run(at::ones({1}).set_requires_grad(true));
 }
 
 TEST(Accumulate, RefusesALeafThatIsNoneAnyMore) {

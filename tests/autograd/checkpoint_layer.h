@@ -25,10 +25,6 @@ inline Roots from(const variable_list& outputs) {
   return roots;
 }
 
-inline at::Tensor leaf(at::IntArrayRef sizes) {
-  return at::randn(sizes).set_requires_grad(true);
-}
-
 inline at::Tensor take_grad(const at::Tensor& tensor) {
   return std::exchange(tensor.mutable_grad(), at::Tensor());
 }

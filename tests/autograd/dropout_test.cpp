@@ -47,7 +47,25 @@ TEST(Dropout, KnowsSamplesThatShareADim) {
   EXPECT_TRUE(testing::same(flat.view({8, 5, 33}), whole));
   EXPECT_TRUE(testing::contains(
       testing::message_of<InvalidArgument>([&] { drop(x, {.samples = 7}); }),
-      "expected dropout of a tensor that holds 7 samples, got the shape [8, 5, 33]"));
+      "expected dropout of a tensor whose first dim holds 7 samples, got the shape [8, "
+      "5, 33]"));
+  // Enough elements, but the samples are not in the first dim.
+  EXPECT_THROW(drop(x.transpose(0, 1), {.samples = 8}), InvalidArgument);
+}
+
+TEST(Dropout, FindsTheSamplesInAnotherDim) {
+  const at::Tensor x = at::randn({5, 8, 33}).set_requires_grad(true);
+  for (const int64_t samples : {0, 8}) {
+    const RandomContext context{.seed = 1, .first_sample = 3, .samples = samples};
+    const at::Tensor wanted = drop(x.detach().transpose(0, 1), context);
+    const RandomScope scope(context);
+    const at::Tensor y = dropout(x, 0.25, kLayer, true, 1);
+    EXPECT_TRUE(testing::same(y, wanted.transpose(0, 1)));
+    EXPECT_TRUE(testing::same(dropout(x, 0.25, kLayer, true, -2), y));
+    torch::autograd::backward({y.sum()});
+    EXPECT_TRUE(at::equal(x.grad().ne(0), y.detach().ne(0)));
+    x.mutable_grad() = at::Tensor();
+  }
 }
 
 TEST(Dropout, DrawsAnotherMaskForAnything) {

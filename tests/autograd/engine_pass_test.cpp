@@ -13,12 +13,12 @@ namespace {
 
 using torch::autograd::impl::gradient_edge;
 
-at::Tensor leaf() {
+at::Tensor ones_leaf() {
   return at::ones({3}).set_requires_grad(true);
 }
 
 TEST(EnginePass, LeavesHooksOfLeavesToTheEngine) {
-  const at::Tensor x = leaf(), w = leaf();
+  const at::Tensor x = ones_leaf(), w = ones_leaf();
   int calls = 0;
   w.register_hook([&calls](const at::Tensor& gradient) {
     ++calls;

@@ -83,7 +83,7 @@ TEST(ExecutorGraphs, CallHooksAsTheEngineDoes) {
 }
 
 /// The roots of a pass from a scalar, whose gradient is 1.
-Roots from(const at::Tensor& loss) {
+Roots roots_of(const at::Tensor& loss) {
   return {{gradient_edge(loss)}, {at::ones_like(loss.detach())}};
 }
 
@@ -113,7 +113,7 @@ TEST(Executor, TakesLeavesAsRoots) {
 TEST(Executor, GivesNothingForAnInputThatIsNotUsed) {
   const at::Tensor x = whole_leaf({3}), unused = whole_leaf({3});
   const std::vector<NodePtr> inputs = nodes_of({unused, x});
-  const variable_list got = Executor().backward(from(x.sum()), {.inputs = inputs});
+  const variable_list got = Executor().backward(roots_of(x.sum()), {.inputs = inputs});
   EXPECT_FALSE(got.at(0).defined());
   EXPECT_TRUE(testing::same(got.at(1), at::ones(3)));
 }
@@ -127,12 +127,12 @@ TEST(Executor, RunsAGraphOfHundredThousandNodes) {
     return y;
   };
   Executor executor;
-  executor.backward(from(deep()), {});
+  executor.backward(roots_of(deep()), {});
   EXPECT_EQ(x.grad().item<float>(), 1);
   const NodePtr input = gradient_edge(x).function;
   WeightPass weights;
   const variable_list got =
-      executor.input_pass(from(deep()), {.inputs = {&input, 1}}, weights);
+      executor.input_pass(roots_of(deep()), {.inputs = {&input, 1}}, weights);
   EXPECT_EQ(got.at(0).item<float>(), 1);
   executor.weight_pass(std::move(weights), {});
   EXPECT_EQ(w.grad().item<float>(), 2);
@@ -155,7 +155,7 @@ TEST(Executor, RunsAPassInsideAPass) {
     EXPECT_EQ(Executor::current(), outer);
     return got;
   });
-  Executor().backward(from((y * 2).sum()), {.store = &store});
+  Executor().backward(roots_of((y * 2).sum()), {.store = &store});
   EXPECT_TRUE(testing::same(store.get(x), at::full({3}, 2.0)));
   EXPECT_TRUE(testing::same(store.get(w), at::full({3}, 4.0)));
   EXPECT_FALSE(w.grad().defined());
@@ -175,11 +175,11 @@ TEST(Executor, AddsUpInTheOuterPassWhatBothPassesReach) {
     Executor inner;
     inner.backward(
         {{gradient_edge(w * w), gradient_edge(w)}, {gradients[0], gradients[0]}},
-        {.leaves = Executor::current()});
+        {.outer = Executor::current()});
     EXPECT_FALSE(w.grad().defined());
     return gradients;
   });
-  Executor().backward(from((product + y).sum()), {});
+  Executor().backward(roots_of((product + y).sum()), {});
   EXPECT_TRUE(testing::same(w.grad(), at::full({3}, 4.0)));
   EXPECT_EQ(calls, 1);
 }
@@ -205,7 +205,7 @@ TEST(Executor, CallsWhatWaitsForTheEnd) {
     log.push_back("inner pass is over");
     return gradients;
   });
-  Executor().backward(from(y.sum()), {});
+  Executor().backward(roots_of(y.sum()), {});
   EXPECT_EQ(
       log,
       (std::vector<std::string>{
@@ -224,8 +224,8 @@ TEST(Executor, ForgetsWhatWaitsForTheEndAfterAnError) {
     throw std::runtime_error("no");
   };
   Executor executor;
-  EXPECT_THROW(executor.backward(from(through(x, failing).sum()), {}), Error);
-  executor.backward(from(x.sum()), {});
+  EXPECT_THROW(executor.backward(roots_of(through(x, failing).sum()), {}), Error);
+  executor.backward(roots_of(x.sum()), {});
   EXPECT_FALSE(called);
 }
 
@@ -249,7 +249,8 @@ TEST(Executor, CanBeUsedAfterAnErrorAndHoldsNothing) {
   EXPECT_FALSE(gradient.is_alive());
   EXPECT_EQ(Executor::current(), nullptr);
   EXPECT_TRUE(c10::GradMode::is_enabled());
-  const variable_list got = executor.backward(from((x * w).sum()), {.inputs = inputs});
+  const variable_list got =
+      executor.backward(roots_of((x * w).sum()), {.inputs = inputs});
   EXPECT_TRUE(testing::same(got.at(0), at::ones(3)));
   EXPECT_TRUE(testing::same(w.grad(), at::ones(3)));
 }
@@ -265,7 +266,7 @@ TEST(Executor, FreesSavedTensorsAsItGoes) {
   is_alive = [watch = MemoryWatch(y)] { return watch.is_alive(); };
   y = y.log();
   EXPECT_TRUE(is_alive());
-  Executor().backward(from(y.sum()), {});
+  Executor().backward(roots_of(y.sum()), {});
   EXPECT_TRUE(x.grad().defined());
 }
 
@@ -273,21 +274,21 @@ TEST(Executor, NamesTheNodeThatFails) {
   Executor executor;
   const at::Tensor x = whole_leaf({3});
   const at::Tensor y = (x * x).sum();
-  executor.backward(from(y), {});
+  executor.backward(roots_of(y), {});
   const std::string twice =
-      testing::message_of<c10::Error>([&] { executor.backward(from(y), {}); });
+      testing::message_of<c10::Error>([&] { executor.backward(roots_of(y), {}); });
   EXPECT_TRUE(testing::contains(twice, "second time"));
   EXPECT_TRUE(testing::contains(twice, "[autograd] in the backward of MulBackward0"));
 
   const auto fail_with = [&](auto fail) {
     executor.backward(
-        from(through(
-                 x,
-                 [fail](variable_list gradients) {
-                   fail();
-                   return gradients;
-                 })
-                 .sum()),
+        roots_of(through(
+                     x,
+                     [fail](variable_list gradients) {
+                       fail();
+                       return gradients;
+                     })
+                     .sum()),
         {});
   };
   const std::string index = testing::message_of<c10::IndexError>(
@@ -338,12 +339,12 @@ TEST(Executor, RefusesAPassInsideItsOwn) {
   Executor executor;
   const at::Tensor x = whole_leaf({3});
   const at::Tensor y = through(x, [&](variable_list gradients) {
-    executor.backward(from(x.sum()), {});
+    executor.backward(roots_of(x.sum()), {});
     return gradients;
   });
   EXPECT_TRUE(testing::contains(
       testing::message_of<InvalidArgument>(
-          [&] { executor.backward(from(y.sum()), {}); }),
+          [&] { executor.backward(roots_of(y.sum()), {}); }),
       "make another one"));
 }
 
@@ -382,10 +383,10 @@ TEST(Executor, RefusesAPassWithoutAStore) {
         "[autograd] expected a store for the gradients of a pass, got none"));
   };
   WeightPass weights;
-  refused([&] { executor.backward(from(x.sum()), {.store = nullptr}); });
-  refused([&] { executor.input_pass(from(x.sum()), {.store = nullptr}, weights); });
+  refused([&] { executor.backward(roots_of(x.sum()), {.store = nullptr}); });
+  refused([&] { executor.input_pass(roots_of(x.sum()), {.store = nullptr}, weights); });
   refused([&] { executor.weight_pass(std::move(weights), {.store = nullptr}); });
-  executor.backward(from(x.sum()), {});  // it did no harm
+  executor.backward(roots_of(x.sum()), {});  // it did no harm
   EXPECT_TRUE(x.grad().defined());
 }
 

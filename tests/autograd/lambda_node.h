@@ -1,9 +1,10 @@
-// Nodes made of functions, and looks at whether memory is still there.
+// Nodes made of functions, leaves, and looks at whether memory is still there.
 #pragma once
 #include <functional>
 #include <string>
 #include <utility>
 
+#include <ATen/Functions.h>
 #include <ATen/core/Tensor.h>
 #include <torch/csrc/autograd/variable.h>
 
@@ -34,6 +35,11 @@ inline at::Tensor through(const at::Tensor& input, LambdaNode::Body body) {
       make_node<LambdaNode>(
           edge_list{torch::autograd::impl::gradient_edge(input)}, std::move(body)));
   return output;
+}
+
+/// Random numbers that want a gradient.
+inline at::Tensor leaf(at::IntArrayRef sizes) {
+  return at::randn(sizes).set_requires_grad(true);
 }
 
 /// Says whether the memory of a tensor is still there, and does not keep it.

@@ -16,7 +16,7 @@ using torch::autograd::impl::gradient_edge;
 
 constexpr const char* kOurs = "trireme::LinearBackward";
 
-struct Layer {
+struct LinearCase {
   at::Tensor x, weight, bias;
   WeightOrder order = WeightOrder::OutIn;
 
@@ -33,16 +33,17 @@ struct Layer {
   }
 };
 
-at::Tensor leaf(at::IntArrayRef sizes, at::ScalarType dtype = at::kFloat) {
+at::Tensor half_leaf(at::IntArrayRef sizes, at::ScalarType dtype = at::kFloat) {
   return at::randn(sizes, at::TensorOptions(dtype)).mul_(0.5).requires_grad_();
 }
 
 /// Large enough to be taken.
-Layer large(WeightOrder order = WeightOrder::OutIn) {
+LinearCase large(WeightOrder order = WeightOrder::OutIn) {
   return {
-      .x = leaf({3, 70, 192}),
-      .weight = order == WeightOrder::OutIn ? leaf({320, 192}) : leaf({192, 320}),
-      .bias = leaf({320}),
+      .x = half_leaf({3, 70, 192}),
+      .weight =
+          order == WeightOrder::OutIn ? half_leaf({320, 192}) : half_leaf({192, 320}),
+      .bias = half_leaf({320}),
       .order = order};
 }
 
@@ -50,7 +51,7 @@ bool near(const at::Tensor& a, const at::Tensor& b) {
   return a.sizes() == b.sizes() && at::allclose(a, b, 1e-4, 1e-4);
 }
 
-void expect_as_libtorch(const Layer& layer, bool taken = true) {
+void expect_as_libtorch(const LinearCase& layer, bool taken = true) {
   const at::Tensor ours = layer.ours(), theirs = layer.theirs();
   EXPECT_TRUE(near(ours, theirs));
   EXPECT_EQ(ours.requires_grad(), theirs.requires_grad());
@@ -69,13 +70,13 @@ void expect_as_libtorch(const Layer& layer, bool taken = true) {
 TEST(Linear, EqualsLibtorchInBothOrders) {
   at::manual_seed(1);
   for (const WeightOrder order : {WeightOrder::OutIn, WeightOrder::InOut}) {
-    Layer layer = large(order);
+    LinearCase layer = large(order);
     expect_as_libtorch(layer);
     layer.bias = at::Tensor();
     expect_as_libtorch(layer);
-    layer.x = leaf({210, 192});
+    layer.x = half_leaf({210, 192});
     expect_as_libtorch(layer);
-    layer.x = leaf({2, 192, 105}).transpose(1, 2);
+    layer.x = half_leaf({2, 192, 105}).transpose(1, 2);
     EXPECT_TRUE(near(layer.ours(), layer.theirs()));
   }
 }
@@ -91,7 +92,7 @@ TEST(Linear, EqualsLibtorchWithoutOneDnn) {
 }
 
 TEST(Linear, ObeysAutocast) {
-  const Layer layer = large();
+  const LinearCase layer = large();
   at::autocast::set_autocast_cache_enabled(false);
   at::autocast::set_autocast_enabled(at::kCPU, true);
   EXPECT_EQ(layer.ours().scalar_type(), at::kBFloat16);
@@ -103,52 +104,55 @@ TEST(Linear, ObeysAutocast) {
 TEST(Linear, LeavesOutWhatGetsNoGradient) {
   at::manual_seed(2);
   for (int frozen = 0; frozen < 7; ++frozen) {
-    Layer layer = large();
+    LinearCase layer = large();
     layer.x.set_requires_grad((frozen & 1) == 0);
     layer.weight.set_requires_grad((frozen & 2) == 0);
     layer.bias.set_requires_grad((frozen & 4) == 0);
     expect_as_libtorch(layer);
   }
-  Layer layer = large();
+  LinearCase layer = large();
   const c10::NoGradGuard guard;
   expect_as_libtorch(layer);
 }
 
 TEST(Linear, LeavesTheRestToLibtorch) {
   at::manual_seed(3);
-  Layer layer = large();
-  layer.x = leaf({2, 192});
+  LinearCase layer = large();
+  layer.x = half_leaf({2, 192});
   expect_as_libtorch(layer, false);  // small
   layer.order = WeightOrder::InOut;
-  layer.weight = leaf({192, 320});
+  layer.weight = half_leaf({192, 320});
   EXPECT_TRUE(near(layer.ours(), layer.theirs()));
   layer.bias = at::Tensor();
   EXPECT_TRUE(near(layer.ours(), layer.theirs()));
   expect_as_libtorch(
-      {.x = leaf({210, 192}, at::kDouble),
-       .weight = leaf({320, 192}, at::kDouble),
-       .bias = leaf({320}, at::kDouble)},
+      {.x = half_leaf({210, 192}, at::kDouble),
+       .weight = half_leaf({320, 192}, at::kDouble),
+       .bias = half_leaf({320}, at::kDouble)},
       false);
   EXPECT_EQ(
-      autograd::linear(leaf({0, 192}), leaf({320, 192})).sizes(),
+      autograd::linear(half_leaf({0, 192}), half_leaf({320, 192})).sizes(),
       at::IntArrayRef({0, 320}));
   EXPECT_THROW(
-      autograd::linear(leaf({}), leaf({192, 320}), leaf({320}), WeightOrder::InOut),
+      autograd::linear(
+          half_leaf({}), half_leaf({192, 320}), half_leaf({320}), WeightOrder::InOut),
       std::exception);
-  EXPECT_THROW(autograd::linear(leaf({210, 191}), leaf({320, 192})), c10::Error);
   EXPECT_THROW(
-      autograd::linear(leaf({210, 192}), leaf({320, 192}), leaf({3})), c10::Error);
+      autograd::linear(half_leaf({210, 191}), half_leaf({320, 192})), c10::Error);
+  EXPECT_THROW(
+      autograd::linear(half_leaf({210, 192}), half_leaf({320, 192}), half_leaf({3})),
+      c10::Error);
 }
 
 TEST(Linear, GivesTheSameBitsAgain) {
-  const Layer layer = large();
+  const LinearCase layer = large();
   EXPECT_TRUE(testing::same(layer.ours(), layer.ours()));
 }
 
 TEST(Linear, SplitsItsBackward) {
   at::manual_seed(4);
   for (const WeightOrder order : {WeightOrder::OutIn, WeightOrder::InOut}) {
-    const Layer layer = large(order);
+    const LinearCase layer = large(order);
     const at::Tensor gradient = at::randn({3, 70, 320});
     const auto whole =
         torch::autograd::grad({layer.ours()}, layer.leaves(), {gradient});
@@ -173,7 +177,7 @@ class LinearOrders : public ::testing::TestWithParam<WeightOrder> {};
 
 TEST_P(LinearOrders, HaveGradientsOfGradients) {
   at::manual_seed(5);
-  const Layer layer = large(GetParam());
+  const LinearCase layer = large(GetParam());
   const auto second = [&](const at::Tensor& y) {
     const auto first = torch::autograd::grad(
         {y.pow(2).sum()}, {layer.x, layer.weight}, {}, true, true);
@@ -189,7 +193,7 @@ INSTANTIATE_TEST_SUITE_P(
     Both, LinearOrders, ::testing::Values(WeightOrder::OutIn, WeightOrder::InOut));
 
 TEST(Linear, SeesThatAWeightWasChanged) {
-  const Layer layer = large();
+  const LinearCase layer = large();
   const at::Tensor y = layer.ours();
   {
     const c10::NoGradGuard guard;
@@ -202,7 +206,7 @@ TEST(Linear, SeesThatAWeightWasChanged) {
 }
 
 TEST(Linear, CanBeChangedInPlace) {
-  const Layer layer = large();
+  const LinearCase layer = large();
   at::Tensor y = layer.ours();
   y.relu_();
   const auto ours = torch::autograd::grad({y.sum()}, layer.leaves());

@@ -8,9 +8,8 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
-#include "pipeline_case.h"
+#include "mesh_case.h"
 #include "trireme/comm/collectives.h"
-#include "trireme/dp/stage_sync.h"
 #include "trireme/sched/generate.h"
 #include "trireme/sched/index.h"
 #include "trireme/testing/check.h"
@@ -21,83 +20,6 @@ namespace {
 
 using sched::index;
 using testing::Backend;
-
-constexpr int kReplicas = 2;
-
-/// This replica's rows.
-Batch share_of(const Batch& whole, int replica) {
-  Batch mine = whole;
-  for (Tensors* tensors : {&mine.inputs, &mine.targets})
-    for (at::Tensor& tensor : *tensors)
-      tensor = tensor.tensor_split(kReplicas)[index(replica)].clone();
-  mine.first_sample = replica * whole.inputs[0].size(0) / kReplicas;
-  return mine;
-}
-
-/// One rank of a mesh: a pipeline, and the sync of its stages.
-struct MeshRank {
-  MeshRank(const Problem& whole, const comm::Group& world)
-      : mesh(world, {{"dp", kReplicas}, {"pp", world.size() / kReplicas}}),
-        problem(whole),
-        model(whole.model()) {
-    problem.batch = share_of(whole.batch, mesh.coordinate("dp"));
-    const auto owners = place_stages(problem, mesh.size("pp"));
-    std::vector<Stage> mine;
-    std::vector<dp::StageParameters> parameters;
-    for (const int stage : sched::stages_of(owners, mesh["pp"].rank())) {
-      mine.push_back({stage, model[index(stage)]});
-      auto& its = parameters.emplace_back(dp::StageParameters{stage, {}});
-      for (const auto& [name, tensor] : model[index(stage)]->parameters())
-        its.parameters.push_back({name, tensor});
-    }
-    sync = std::make_shared<dp::StageSync>(
-        parameters, mesh["dp"], dp::DataParallelOptions{.bucket_bytes = 64});
-    problem.options.sync = sync;
-    pipeline =
-        std::make_unique<Pipeline>(mine, mesh["pp"], problem.loss, problem.options);
-    has_first = owners.front() == mesh["pp"].rank();
-    has_last = owners.back() == mesh["pp"].rank();
-  }
-
-  StepResult step() {
-    Batch mine = problem.batch;
-    if (!has_first)
-      mine.inputs.clear();
-    if (!has_last)
-      mine.targets.clear();
-    return pipeline->step(mine);
-  }
-
-  void expect_gradients(const Outcome& wanted) const {
-    for (const Stage& stage : pipeline->stages()) {
-      const NamedTensors there = wanted.model[index(stage.index)]->parameters();
-      const NamedTensors here = stage.module->parameters();
-      for (size_t i = 0; i < here.size(); ++i)
-        EXPECT_TRUE(close(here[i].second.grad(), there[i].second.grad()))
-            << "stage " << stage.index << ", " << here[i].first;
-    }
-  }
-
-  comm::Mesh mesh;
-  Problem problem;
-  std::vector<StagePtr> model;
-  std::shared_ptr<dp::StageSync> sync;
-  std::unique_ptr<Pipeline> pipeline;
-  bool has_first = false;
-  bool has_last = false;
-};
-
-/// Four microbatches for each replica; alone, eight.
-Problem whole_problem(const std::string& schedule, int stages) {
-  Problem problem = dense_problem(schedule, stages, 4, 16);
-  problem.options.return_outputs = false;
-  return problem;
-}
-
-Outcome alone(Problem problem) {
-  problem.options.microbatches *= kReplicas;
-  return run_alone(problem);
-}
 
 void equals_one_process(Backend backend) {
   for (const sched::ScheduleInfo& info : sched::all_schedules()) {

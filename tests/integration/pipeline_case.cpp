@@ -143,7 +143,8 @@ void step_alone(const Problem& problem, Outcome& outcome, int64_t step) {
     const autograd::RandomScope random(autograd::RandomContext{
         .seed = problem.options.seed,
         .step = static_cast<uint64_t>(step),
-        .first_sample = static_cast<uint64_t>(sample)});
+        .first_sample = static_cast<uint64_t>(sample),
+        .samples = inputs[m][0].size(0)});
     sample += inputs[m][0].size(0);
     std::map<int, Tensors> side_of_stage;
     for (const auto& [stage, tensors] : side)
@@ -152,9 +153,6 @@ void step_alone(const Problem& problem, Outcome& outcome, int64_t step) {
         forward_all(problem, outcome.model, inputs[m], side_of_stage);
     const at::Tensor loss = problem.loss(outputs, targets[m]);
     torch::autograd::backward({loss}, {at::full_like(loss, weights[m])});
-    for (const StagePtr& stage : outcome.model)
-      if (auto work = stage->take_weight_work())
-        work();
     outcome.losses.push_back(loss.detach());
     outcome.outputs.emplace_back();
     for (const at::Tensor& output : outputs)
@@ -179,8 +177,10 @@ PipelineRank::PipelineRank(const Problem& problem, const comm::Group& world)
       owners_(place_stages(problem, world.size())),
       model_(problem.model()) {
   std::vector<Stage> mine;
-  for (const int stage : sched::stages_of(owners_, rank_))
+  for (const int stage : sched::stages_of(owners_, rank_)) {
     mine.push_back({stage, model_[index(stage)]});
+    model_[index(stage)]->allow_overlap(problem.may_overlap);
+  }
   pipeline_ = std::make_unique<Pipeline>(mine, world, problem.loss, problem.options);
 }
 

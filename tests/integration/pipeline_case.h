@@ -27,6 +27,8 @@ struct Problem {
   PipelineOptions options{};
   /// Whether gradients have the same bits if they are added up in the same order.
   bool exact = true;
+  /// Let the stages say that they may overlap.
+  bool may_overlap = true;
 };
 
 /// What a step, or several, have led to.

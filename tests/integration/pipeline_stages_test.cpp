@@ -1,8 +1,9 @@
 // Stages with a will of their own: TorchScript, own I and W, modes, changing shapes,
 // dropout.
+#include <mutex>
+
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
-#include <torch/csrc/autograd/custom_function.h>
 #include <torch/csrc/jit/api/module.h>
 
 #include "../pipe/models.h"
@@ -10,7 +11,9 @@
 #include "trireme/autograd/checkpoint.h"
 #include "trireme/autograd/dropout.h"
 #include "trireme/autograd/random_stream.h"
+#include "trireme/autograd/split_function.h"
 #include "trireme/core/error.h"
+#include "trireme/core/log.h"
 #include "trireme/pipe/jit_stage.h"
 #include "trireme/testing/check.h"
 #include "trireme/testing/world.h"
@@ -64,84 +67,79 @@ TEST(PipelineStagesRanks, TorchScriptUnderSchedulesThatDoNotSplit) {
   }
 }
 
-TEST(PipelineStagesRanks, TorchScriptIsRefusedWhereBackwardIsSplit) {
-  Problem problem = problem_with(1, [] {
-    return scripted("def forward(self, x):\n  return torch.mm(x, self.w)\n");
+// I is all of its backward, W nothing; the log says so, once a stage.
+TEST(PipelineStagesRanks, TorchScriptStaysWholeWhereBackwardIsSplit) {
+  std::mutex mutex;
+  std::vector<std::string> lines;
+  const auto sink = set_log_sink([&](std::string_view line) {
+    const std::lock_guard lock(mutex);
+    lines.emplace_back(line);
   });
-  for (const char* name : {"ZBVZeroBubble", "InterleavedZeroBubble", "DualPipeV"}) {
+  Problem problem = problem_with(1, [] {
+    return scripted(
+        "def forward(self, x):\n  return torch.tanh(torch.mm(x, self.w))\n");
+  });
+  problem.exact = false;  // TorchScript has formulas of its own
+  const Outcome once = run_alone(problem);
+  const Outcome wanted = run_alone(problem, 3);
+  for (const auto& [name, ranks] :
+       {std::pair{"ZB-H1", 4},
+        {"ZBVZeroBubble", 2},
+        {"InterleavedZeroBubble", 2},
+        {"DualPipeV", 2}}) {
     problem.options.schedule = name;
-    testing::run_world(Backend::Local, 2, [&](const comm::Group& world) {
-      const auto make = [&] { PipelineRank rank(problem, world); };
-      const bool here = place_stages(problem, 2)[1] == world.rank();
-      const std::string message = here ? testing::message_of<NotSupported>(make)
-                                       : testing::message_of<PeerError>(make);
-      for (const std::string& part :
-           {std::string(name), text("stage 1"), text("one opaque node")})
-        EXPECT_TRUE(testing::contains(message, part));
+    lines.clear();
+    testing::run_world(Backend::Local, ranks, [&](const comm::Group& world) {
+      SCOPED_TRACE(problem.options.schedule);
+      PipelineRank rank(problem, world);
+      rank.step();
+      rank.expect_gradients(once);
+      rank.step();  // TorchScript compiles after a few runs
+      rank.step();
+      rank.expect_gradients(wanted);
+      const std::vector<StageSplits> splits = rank.pipeline().report().splits;
+      ASSERT_EQ(splits.size(), 4U);
+      EXPECT_EQ(splits[1].split, 0);
+      ASSERT_EQ(splits[1].whole.size(), 1U);
+      EXPECT_TRUE(
+          testing::contains(splits[1].whole.begin()->first, "DifferentiableGraph"));
+      EXPECT_GT(splits[2].split, 0);
     });
+    ASSERT_EQ(lines.size(), 1U) << name;
+    EXPECT_TRUE(testing::contains(
+        lines[0], "stage 1: its backward cannot be split, so that I"));
   }
 }
 
 // -- a stage that brings its own I and W
 
-/// x w, whose backward computes the gradient of x and puts that of w aside.
+/// x w, whose backward has two halves of its own.
 class OwnSplit : public StageModule {
  public:
   OwnSplit() : w_(parameter({kStageWidth, kStageWidth}, 61)) {}
 
-  Tensors forward(const Tensors& inputs) override;
+  Tensors forward(const Tensors& inputs) override {
+    const at::Tensor x = inputs[0].detach();
+    const at::Tensor w = w_.detach();
+    return {autograd::split_function(
+                {x.mm(w)},
+                {inputs[0]},
+                {w_},
+                {.of_inputs = [w](const Tensors& g) { return Tensors{g[0].mm(w.t())}; },
+                 .of_weights =
+                     [this, x](const Tensors& g) {
+                       ++calls;
+                       return Tensors{x.t().mm(g[0])};
+                     }})[0]
+                .tanh()};
+  }
   NamedTensors parameters() const override { return {{"own.w", w_}}; }
-  bool brings_own_split() const override { return true; }
-  std::optional<std::string> unsplittable() const override {
-    return "it splits itself";
-  }
-  std::function<void()> take_weight_work() override {
-    if (aside_.empty())
-      return nullptr;
-    return [this, work = std::exchange(aside_, {})] {
-      const at::NoGradGuard no_grad;
-      for (const auto& [x, gradient] : work) {
-        const at::Tensor dw = x.t().mm(gradient);
-        at::Tensor& sum = w_.mutable_grad();
-        sum = sum.defined() ? sum + dw : dw;
-      }
-      ++calls;
-    };
-  }
-  void put_aside(const at::Tensor& x, const at::Tensor& gradient) {
-    aside_.emplace_back(x, gradient);
-  }
 
   int calls = 0;
 
  private:
   at::Tensor w_;
-  std::vector<std::pair<at::Tensor, at::Tensor>> aside_;
 };
-
-struct OwnProduct : torch::autograd::Function<OwnProduct> {
-  static at::Tensor forward(
-      torch::autograd::AutogradContext* context,
-      const at::Tensor& x,
-      const at::Tensor& w,
-      OwnSplit* stage) {
-    context->save_for_backward({x, w});
-    context->saved_data["stage"] = reinterpret_cast<int64_t>(stage);
-    return x.mm(w);
-  }
-  static torch::autograd::variable_list backward(
-      torch::autograd::AutogradContext* context,
-      const torch::autograd::variable_list& gradients) {
-    const auto saved = context->get_saved_variables();
-    reinterpret_cast<OwnSplit*>(context->saved_data["stage"].toInt())
-        ->put_aside(saved[0], gradients[0]);
-    return {gradients[0].mm(saved[1].t()), at::Tensor(), at::Tensor()};
-  }
-};
-
-Tensors OwnSplit::forward(const Tensors& inputs) {
-  return {OwnProduct::apply(inputs[0], w_, this).tanh()};
-}
 
 TEST(PipelineStagesProcs, OwnInputAndWeightGradients) {
   for (const size_t place : {0, 1, 3})
@@ -149,7 +147,7 @@ TEST(PipelineStagesProcs, OwnInputAndWeightGradients) {
         problem_with(place, [] { return std::make_shared<OwnSplit>(); }));
 }
 
-TEST(PipelineStagesRanks, OwnWeightWorkIsTakenOnceAMicrobatch) {
+TEST(PipelineStagesRanks, OwnWeightWorkRunsOnceAMicrobatch) {
   for (const char* name : {"1F1B", "ZB-H1"}) {
     Problem problem = dense_problem(name, 2, 4);
     problem.model = [] {
@@ -162,6 +160,28 @@ TEST(PipelineStagesRanks, OwnWeightWorkIsTakenOnceAMicrobatch) {
       EXPECT_EQ(dynamic_cast<OwnSplit&>(*rank.pipeline().stages()[0].module).calls, 4);
     });
   }
+}
+
+// -- stages that change their inputs
+
+/// Linear layers, since torch keeps the outputs of some others, which must not change.
+TEST(PipelineStagesProcs, StagesMayChangeTheirInputs) {
+  Problem problem = dense_problem("1F1B", 4, 4, 10);
+  problem.model = [] {
+    std::vector<StagePtr> model;
+    for (const uint64_t stage : {0, 1, 2, 3}) {
+      const at::Tensor w = parameter({kWidth, kWidth}, 80 + stage);
+      model.push_back(make_stage(
+          [w, stage](const Tensors& in) {
+            if (stage > 0)
+              in[0].relu_();
+            return Tensors{at::linear(in[0], w)};
+          },
+          {{text("w", stage), w}}));
+    }
+    return model;
+  };
+  expect_equals_one_process(problem);
 }
 
 // -- modes

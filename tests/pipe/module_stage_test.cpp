@@ -63,8 +63,9 @@ TEST(ModuleStage, HasTheTensorsOfItsLayers) {
   EXPECT_EQ(stage->parameters()[2].first, "norm.weight");
   ASSERT_EQ(stage->buffers().size(), 3u);
   EXPECT_EQ(stage->buffers()[0].first, "norm.running_mean");
-  EXPECT_EQ(stage->unsplittable(), std::nullopt);
-  EXPECT_FALSE(stage->brings_own_split());
+  EXPECT_FALSE(stage->may_overlap());
+  stage->allow_overlap();
+  EXPECT_TRUE(stage->may_overlap());
 }
 
 TEST(ModuleStage, SwitchesItsModules) {

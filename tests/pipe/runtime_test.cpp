@@ -33,7 +33,7 @@ class TwoStages {
         .inputs = {{at::ones({1})}, {at::full({1}, 2.0)}},
         .targets = {{at::ones({1})}, {at::ones({1})}},
         .loss_weights = {1, 1},
-        .first_samples = {0, 1}};
+        .samples = {{0, 1}, {1, 1}}};
     data.losses.resize(2);
     runtime.run(program, {}, 0, data);
   }
@@ -45,9 +45,11 @@ class TwoStages {
 
  private:
   static StagePtr stage(const at::Tensor& w) {
-    return make_stage(
+    const StagePtr made = make_stage(
         TensorsFunction([w](const Tensors& in) { return Tensors{at::mul(in[0], w)}; }),
         {{"w", w}});
+    made->allow_overlap();
+    return made;
   }
 };
 
@@ -144,6 +146,89 @@ TEST(Runtime, TimesTheHalvesOfAnOverlap) {
     for (const size_t other : {0, 4})
       EXPECT_FALSE(two.runtime.timeline().actions.at(other).has_halves());
   }
+}
+
+// Collectives of two threads have no common order: a stage has to say that it has none.
+TEST(Runtime, OverlapsRunInTurnUnlessBothStagesAllowIt) {
+  for (const size_t refuses : {0, 1}) {
+    TwoStages two("0F0,1F0,1B0,(0F1;0B0)OVERLAP_F_B,1F1,1B1,0B1\n");
+    TwoStages both("0F0,1F0,1B0,0F1,(1F1;0B0)OVERLAP_F_B,1B1,0B1\n");
+    for (TwoStages* each : {&two, &both}) {
+      each->runtime.stages()[refuses].module->allow_overlap(false);
+      each->runtime.set_overlap(true);
+      std::atomic<int> elsewhere = 0;
+      const std::thread::id here = std::this_thread::get_id();
+      for (const ActionKind kind : {ActionKind::Forward, ActionKind::Backward})
+        each->runtime.replace(kind, [&](ActionContext& context) {
+          elsewhere += std::this_thread::get_id() != here;
+          context.run();
+        });
+      each->step();
+      EXPECT_EQ(each->first.grad().item<double>(), 15);
+      // The first of them overlaps stage 0 with itself, and stage 1 has no say in it.
+      EXPECT_EQ(elsewhere, each == &two && refuses == 1 ? 1 : 0);
+    }
+  }
+}
+
+// A stage may begin with an operation in place; what it gets is no leaf.
+TEST(Runtime, StagesMayChangeTheirInputs) {
+  const Program program =
+      make_program(sched::parse_csv("0F0,1F0,1I0,0I0,1W0,0W0\n", "one"));
+  const at::Tensor w = at::full({2}, 3.0).set_requires_grad(true);
+  const at::Tensor v = at::full({2}, 5.0).set_requires_grad(true);
+  const auto stage = [](const at::Tensor& weight) {
+    return make_stage(
+        [weight](const Tensors& in) { return Tensors{in[0].relu_() * weight}; },
+        {{"w", weight}});
+  };
+  Runtime runtime(
+      {{0, stage(w)}, {1, stage(v)}},
+      Links(2, {}),
+      {.loss = [](const Tensors& out, const Tensors&) { return at::sum(out[0]); }});
+  StepData data{
+      .inputs = {{at::tensor({1.0F, -1.0F})}},
+      .targets = {{at::ones({1})}},
+      .loss_weights = {1},
+      .samples = {{0, 2}}};
+  data.losses.resize(1);
+  runtime.run(program, {}, 0, data);
+  EXPECT_TRUE(at::equal(w.grad(), at::tensor({5.0F, 0.0F})));
+  EXPECT_TRUE(at::equal(v.grad(), at::tensor({3.0F, 0.0F})));
+}
+
+// Outputs of one memory that go to two stages: the first one's changes are its own.
+TEST(Runtime, WhatTwoStagesGetIsNotOneMemory) {
+  const Program program = make_program([] {
+    sched::Schedule schedule = sched::parse_csv("0F0,1F0,2F0,2B0,1B0,0B0\n", "skip");
+    schedule.extra_edges = Links(3, {{.from = 0, .output = 1, .to = 2}}).extra_edges();
+    return schedule;
+  }());
+  const at::Tensor w = at::full({2}, 3.0).set_requires_grad(true);
+  const auto function = [](const TensorsFunction& f, const NamedTensors& tensors) {
+    return make_function_stage(f, tensors, {});
+  };
+  Runtime runtime(
+      {{0,
+        function(
+            [w](const Tensors& in) {
+              const at::Tensor y = in[0] * w;
+              return Tensors{y, y};
+            },
+            {{"w", w}})},
+       {1, function([](const Tensors& in) { return Tensors{in[0].zero_()}; }, {})},
+       {2, function([](const Tensors& in) { return Tensors{in[0] + in[1]}; }, {})}},
+      Links(3, {{.from = 0, .output = 1, .to = 2}}),
+      {.loss = [](const Tensors& out, const Tensors&) { return at::sum(out[0]); }});
+  StepData data{
+      .inputs = {{at::ones({2})}},
+      .targets = {{at::ones({1})}},
+      .loss_weights = {1},
+      .samples = {{0, 2}}};
+  data.losses.resize(1);
+  runtime.run(program, {}, 0, data);
+  EXPECT_EQ(data.losses[0].item<double>(), 6);
+  EXPECT_TRUE(at::equal(w.grad(), at::ones({2})));
 }
 
 TEST(Runtime, AnOverlapThatWasReplacedHasNoHalves) {

@@ -20,16 +20,6 @@ std::string refusal(const std::function<void()>& call) {
   return "nothing was refused";
 }
 
-struct Opaque : StageModule {
-  explicit Opaque(bool own = false) : own_split(own) {}
-  Tensors forward(const Tensors& inputs) override { return inputs; }
-  std::optional<std::string> unsplittable() const override {
-    return "its backward is one opaque node";
-  }
-  bool brings_own_split() const override { return own_split; }
-  bool own_split;
-};
-
 TEST(StageOwners, FollowFromWhatTheRanksHave) {
   EXPECT_EQ(check_owners({{0}, {1}}), (std::vector<int>{0, 1}));
   EXPECT_EQ(check_owners({{0, 3}, {1, 2}}), (std::vector<int>{0, 1, 1, 0}));
@@ -96,21 +86,6 @@ TEST(StageOwners, AutoSuitsAnyMap) {
   const sched::Schedule schedule =
       make_schedule({.schedule = "Auto"}, {0, 1, 1, 0, 0}, 3);
   EXPECT_EQ(schedule.rank_of_stage, (std::vector<int>{0, 1, 1, 0, 0}));
-}
-
-TEST(StageOwners, OpaqueStagesAreNotSplit) {
-  const auto split = sched::generate("ZBVZeroBubble", {.ranks = 1, .microbatches = 2});
-  const auto fused = sched::generate("GPipe", {.ranks = 1, .microbatches = 2});
-  const std::vector<Stage> opaque{{1, std::make_shared<Opaque>()}};
-  EXPECT_THROW(check_splittable(split, opaque), NotSupported);
-  EXPECT_EQ(
-      refusal([&] { check_splittable(split, opaque); }),
-      "[pipe] schedule ZBVZeroBubble splits the backward of stage 1, which cannot be: "
-      "its "
-      "backward is one opaque node; use a schedule without I and W, or let the stage "
-      "bring its own split");
-  EXPECT_NO_THROW(check_splittable(fused, {{0, std::make_shared<Opaque>()}}));
-  EXPECT_NO_THROW(check_splittable(split, {{1, std::make_shared<Opaque>(true)}}));
 }
 
 TEST(StageOwners, NamesRanksOfASubGroup) {

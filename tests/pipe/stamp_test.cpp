@@ -20,20 +20,22 @@ TEST(Stamp, FitsIntoAWord) {
         StepCall::ForwardOnly,
         StepCall::StepWithSchedule}) {
     const Stamp stamp{
-        .step = 63,
-        .call = call,
-        .microbatches = 16383,
-        .microbatch = 16382,
-        .first_sample = 268435455};
+        .step = 17179869183, .call = call, .microbatches = 16383, .microbatch = 16382};
     EXPECT_EQ(Stamp::from_word(stamp.to_word()), stamp);
   }
 }
 
 TEST(Stamp, CutsNumbersOff) {
-  const Stamp stamp{.step = 64 + 3, .microbatches = 4, .microbatch = 1};
+  const Stamp stamp{.step = 17179869184 + 3, .microbatches = 4, .microbatch = 1};
   const Stamp cut = Stamp::from_word(stamp.to_word());
   EXPECT_EQ(cut.step, 3);
   EXPECT_EQ(cut.call, StepCall::Step);
+}
+
+TEST(SampleRange, TravelsAsBytes) {
+  const SampleRange samples{.first = 1LL << 40, .count = 7};
+  EXPECT_EQ(SampleRange::from_bytes(samples.to_bytes()), samples);
+  EXPECT_THROW(SampleRange::from_bytes("not these"), InvalidArgument);
 }
 
 TEST(Stamp, SaysWhoCallsWhat) {

@@ -80,7 +80,8 @@ TEST(StepData, UnevenMicrobatchesCountByTheirRows) {
   const double row = 1.0 / 10;
   EXPECT_EQ(
       data.loss_weights, (std::vector<double>{3 * row, 3 * row, 2 * row, 2 * row}));
-  EXPECT_EQ(data.first_samples, (std::vector<int64_t>{100, 103, 106, 108}));
+  EXPECT_EQ(
+      data.samples, (std::vector<SampleRange>{{100, 3}, {103, 3}, {106, 2}, {108, 2}}));
 }
 
 TEST(StepData, WeightsAreNormalisedForAMeanAndNotForASum) {

@@ -2,7 +2,10 @@
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
+#include <torch/csrc/autograd/function_hook.h>
+#include <torch/csrc/autograd/variable.h>
 
+#include "trireme/autograd/executor.h"
 #include "trireme/comm/collectives.h"
 #include "trireme/core/error.h"
 #include "trireme/pipe/module_stage.h"
@@ -107,6 +110,96 @@ TEST(TiedGradientsRanks, OthersGoStraightToTheStore) {
     EXPECT_EQ(w.grad()[0].item<double>(), 1);
     EXPECT_TRUE(tied.is_grad_field());
   });
+}
+
+/// Counts its calls, and keeps what it saw.
+struct SeesGradient : torch::autograd::PostAccumulateGradHook {
+  explicit SeesGradient(std::vector<double>& s) : seen(s) {}
+  void operator()(const at::Tensor& leaf) override {
+    seen.push_back(leaf.grad()[0].item<double>());
+  }
+  std::vector<double>& seen;
+};
+
+TEST(TiedGradientsRanks, PostAccumulateHooksSeeTheSumOnceAStep) {
+  testing::run_world(testing::Backend::Local, 2, [](const comm::Group& world) {
+    const at::Tensor w = weight(1);
+    std::vector<double> seen;
+    torch::autograd::impl::set_post_acc_grad_hooks(
+        w, std::make_unique<SeesGradient>(seen));
+    TiedGradients tied(
+        {{{{0, "w"}, {1, "w"}}}},
+        {0, 1},
+        {{world.rank(), stage_with(w)}},
+        world,
+        grad_field());
+    for (int step = 0; step < 2; ++step) {
+      for (int microbatch = 0; microbatch < 3; ++microbatch) {
+        const at::Tensor y = w * (world.rank() + 1.0);
+        autograd::Executor().backward(
+            {{torch::autograd::impl::gradient_edge(y)}, {at::ones({2})}},
+            {.store = &tied});
+      }
+      EXPECT_EQ(seen.size(), static_cast<size_t>(step));
+      tied.finish();
+    }
+    EXPECT_EQ(seen, (std::vector<double>{9, 18}));
+  });
+}
+
+// 256 + 1 is 256 in bfloat16: sums over microbatches and places are taken in float32.
+TEST(TiedGradientsRanks, SmallNumbersAreNotLostInBfloat16) {
+  for (const auto backend : {testing::Backend::Local, testing::Backend::Shm})
+    testing::run_world(backend, 2, [](const comm::Group& world) {
+      const at::Tensor w = at::ones({2}, at::kBFloat16).set_requires_grad(true);
+      TiedGradients tied(
+          {{{{0, "w"}, {1, "w"}}}},
+          {0, 1},
+          {{world.rank(), stage_with(w)}},
+          world,
+          grad_field());
+      const auto add = [&](double value) {
+        tied.accumulate(w, at::full({2}, value, at::kBFloat16), 1);
+      };
+      if (world.rank() == 0)
+        add(256);
+      for (int microbatch = 0; microbatch < 8; ++microbatch)
+        add(0.5);
+      tied.finish();
+      EXPECT_EQ(w.grad().scalar_type(), at::kBFloat16);
+      EXPECT_EQ(w.grad()[0].item<double>(), 264);
+    });
+}
+
+TEST(TiedGradientsRanks, SparseGradientsAreSummed) {
+  for (const auto backend : {testing::Backend::Local, testing::Backend::Shm})
+    for (const bool dense_head : {false, true})
+      testing::run_world(backend, 2, [&](const comm::Group& world) {
+        const at::Tensor w = at::ones({4, 3}).set_requires_grad(true);
+        TiedGradients tied(
+            {{{{0, "w"}, {1, "w"}}}},
+            {0, 1},
+            {{world.rank(), stage_with(w)}},
+            world,
+            grad_field());
+        const auto rows = [](std::vector<int64_t> which) {
+          const auto count = static_cast<int64_t>(which.size());
+          return at::sparse_coo_tensor(
+              at::tensor(which).unsqueeze(0), at::ones({count, 3}), {4, 3});
+        };
+        at::Tensor wanted = at::zeros({4, 3});
+        for (int step = 1; step <= 2; ++step) {
+          const bool dense = dense_head && world.rank() == 1;
+          tied.accumulate(w, dense ? at::ones({4, 3}) : rows({0, 2, 2}), 1);
+          tied.accumulate(w, dense ? at::ones({4, 3}) : rows({world.rank()}), 1);
+          tied.finish();
+          wanted += rows({0, 2, 2, 0}).to_dense();
+          wanted += dense_head ? at::full({4, 3}, 2.0) : rows({0, 2, 2, 1}).to_dense();
+          EXPECT_EQ(w.grad().is_sparse(), !dense_head);
+          EXPECT_TRUE(testing::same(
+              w.grad().is_sparse() ? w.grad().to_dense() : w.grad(), wanted));
+        }
+      });
 }
 
 TEST(TiedGradientsRanks, RefusesWhatIsNotThere) {

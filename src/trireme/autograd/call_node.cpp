@@ -4,8 +4,10 @@
 #include <string>
 
 #include <ATen/CachedTensorUtils.h>
+#include <ATen/Functions.h>
 #include <ATen/TensorSubclassLikeUtils.h>
 #include <c10/util/Exception.h>
+#include <torch/csrc/autograd/anomaly_mode.h>
 #include <torch/csrc/autograd/engine.h>
 
 #include "trireme/core/error.h"
@@ -20,6 +22,28 @@ bool is_exclusive(const at::Tensor& tensor) {
          tensor.is_non_overlapping_and_dense() &&
          at::caching::adjusted_use_count(tensor) == 1 && tensor.has_storage() &&
          tensor.storage().use_count() == 1;
+}
+
+/// What torch's engine does in anomaly mode: the node's forward is shown, and it is an
+/// error.
+void check_for_nan(Node& node, const variable_list& outputs) {
+  if (!torch::autograd::AnomalyMode::should_check_nan())
+    return;
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    if (!outputs[i].defined())
+      continue;
+    const at::Tensor values =
+        outputs[i].is_sparse() ? outputs[i]._values() : outputs[i];
+    if (!values.isnan().any().item<bool>())
+      continue;
+    node.metadata()->print_stack(node.name());
+    throw InvalidArgument(text(
+        "[autograd] expected gradients without NaN in anomaly mode, got NaN from ",
+        node.name(),
+        " in number ",
+        i,
+        "; look at the operation that it is the backward of"));
+  }
 }
 
 }  // namespace
@@ -79,6 +103,8 @@ variable_list call_node(Node& node, variable_list gradients, bool keep_graph) {
   }
   if (!keep_graph)
     node.release_variables();
+  if (torch::autograd::AnomalyMode::is_enabled()) [[unlikely]]
+    check_for_nan(node, outputs);
   return outputs;
 }
 
@@ -101,21 +127,25 @@ void accumulate(
     const at::Tensor& gradient,
     GradientStore& store) {
   const at::Tensor& leaf = node.variable;
-  if (!leaf.requires_grad())
-    return;
-  if (gradient.defined() && leaf.grad_fn())
+  if (gradient.defined() && leaf.requires_grad() && leaf.grad_fn())
     throw InvalidArgument(
         "[autograd] expected a leaf, got a tensor that an in-place operation has moved "
         "into the graph; change leaves under a NoGradGuard only");
-  auto& after = node.tensor_post_acc_grad_hooks();
-  if (after && !store.is_grad_field())
+  if (gradient.defined() && leaf.requires_grad())
+    store.accumulate(leaf, gradient, 1);
+  if (!store.holds_back(leaf))
+    call_post_accumulate_hooks(leaf, store);
+}
+
+void call_post_accumulate_hooks(const at::Tensor& leaf, const GradientStore& store) {
+  const auto& after = torch::autograd::impl::post_acc_grad_hooks(leaf);
+  if (!after)
+    return;
+  if (!store.is_grad_field())
     throw NotSupported(
         "[autograd] a post-accumulate hook reads .grad, but this pass puts gradients "
         "elsewhere; use a hook on the tensor instead");
-  if (gradient.defined())
-    store.accumulate(leaf, gradient, 1);
-  if (after)
-    (*after)(leaf);
+  (*after)(leaf);
 }
 
 }  // namespace trireme::autograd

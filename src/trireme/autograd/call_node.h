@@ -22,8 +22,8 @@ void call_pre_hooks(Node& node, variable_list& gradients);
 void check_gradients(
     const edge_list& edges, variable_list& gradients, const Node* from = nullptr);
 
-/// Runs the node, checks what it gives, and calls its post-hooks. Frees its saved
-/// tensors unless the graph is kept.
+/// Runs the node, checks what it gives (in anomaly mode also for NaN), and calls its
+/// post-hooks. Frees its saved tensors unless the graph is kept.
 variable_list call_node(Node& node, variable_list gradients, bool keep_graph);
 
 /// Throws the exception that is being handled once more, with the node's name: an error
@@ -31,11 +31,16 @@ variable_list call_node(Node& node, variable_list gradients, bool keep_graph);
 /// it came from, any other is nested in a trireme::Error.
 [[noreturn]] void rethrow_from(const Node& node);
 
-/// Adds a leaf's gradient to the store and calls its post-accumulate hooks.
-/// NotSupported if it has some and the store is not `.grad`.
+/// Adds a leaf's gradient to the store and calls its post-accumulate hooks, unless the
+/// store holds the gradient back. NotSupported if there are hooks and the store is not
+/// `.grad`. As in torch's engine, hooks are called also where there is no gradient, or
+/// the leaf wants none any more.
 void accumulate(
     torch::autograd::AccumulateGrad& node,
     const at::Tensor& gradient,
     GradientStore& store);
+
+/// The latter half of it, for a store that has held a gradient back until now.
+void call_post_accumulate_hooks(const at::Tensor& leaf, const GradientStore& store);
 
 }  // namespace trireme::autograd

@@ -17,7 +17,7 @@ namespace {
 using torch::autograd::impl::gradient_edge;
 
 /// What the graph of a block ends at: its inputs (an invalid edge for each that gets no
-/// gradient), and other leaves.
+/// gradient), and whatever else it uses.
 edge_list edges_of(
     const variable_list& inputs,
     const variable_list& leaves,

@@ -25,17 +25,18 @@ struct CheckpointOptions {
 ///
 ///     y = checkpoint([&](const at::Tensor& x) { return layer->forward(x); }, x);
 ///
-/// Parameters that the block uses need not be named, and no input need require a
-/// gradient: forward runs with a graph, looks which leaves it ends at, and lets go of
-/// it again. These leaves become neighbours of the block's node, so that their
-/// gradients are summed and their hooks called just as without a checkpoint, bit for
-/// bit, in a fused pass and in both halves of a split one: I computes the block again,
-/// and its graph stays for W. Torch's engine runs it too.
+/// Parameters and other tensors that the block uses need not be named, and no input
+/// need require a gradient: forward runs with a graph, looks where it ends, at leaves
+/// and at what was computed before, and lets go of it again. These ends become
+/// neighbours of the block's node, so that their gradients are summed and their hooks
+/// called just as without a checkpoint, bit for bit, in a fused pass and in both halves
+/// of a split one: I computes the block again, and its graph stays for W. Torch's
+/// engine runs it too.
 ///
-/// A tensor with a history that the block uses must be one of its inputs. Inputs and
-/// outputs may be undefined or have no gradient. What a block changes besides (running
-/// means) it changes twice. The second run sees the first one's autocast and other
-/// settings of its thread, and its random context.
+/// Only inputs are watched: whether another tensor that the block uses has changed in
+/// between is not noticed. Inputs and outputs may be undefined or have no gradient.
+/// What a block changes besides (running means) it changes twice. The second run sees
+/// the first one's autocast and other settings of its thread, and its random context.
 variable_list checkpoint(
     CheckpointBlock block,
     const variable_list& inputs,

@@ -50,25 +50,30 @@ variable_list CheckpointNode::whole_pass(variable_list gradients) {
   Executor inner;
   return in_places(inner.backward(
       std::move(graph.roots),
-      {.inputs = graph.inputs, .store = &outer->store(), .leaves = outer}));
+      {.inputs = graph.inputs, .store = &outer->store(), .outer = outer}));
 }
 
 variable_list CheckpointNode::input_pass(variable_list gradients, WeightWork& later) {
   Graph graph = compute_again(std::move(gradients));
   const auto weights = std::make_shared<WeightPass>();
+  Executor* const outer = Executor::current();
   Executor inner;
-  const variable_list of_inputs =
-      inner.input_pass(std::move(graph.roots), {.inputs = graph.inputs}, *weights);
+  // What the block has used of the inputs without naming them is the outer pass's.
+  const variable_list of_inputs = inner.input_pass(
+      std::move(graph.roots),
+      {.inputs = graph.inputs, .outer = outer, .counts = outer->counts()},
+      *weights);
   later = [weights](GradientStore& store) {
     Executor second;
     second.weight_pass(
-        std::move(*weights), {.store = &store, .leaves = Executor::current()});
+        std::move(*weights), {.store = &store, .outer = Executor::current()});
+    return variable_list();
   };
   return in_places(of_inputs);
 }
 
-/// Puts gradients where their edges are: those of inputs first, then those of leaves,
-/// unless they have them already, or get them later.
+/// Puts gradients where their edges are: those of inputs first, then those of all else
+/// that the block uses, unless they have them already, or get them later.
 variable_list CheckpointNode::in_places(const variable_list& gradients) const {
   variable_list outputs(num_outputs());
   auto next = gradients.begin();

@@ -13,8 +13,8 @@
 namespace trireme::autograd {
 
 /// Computes a block again and runs backward over it. Its edges lead to the inputs (an
-/// invalid one for each that gets no gradient), and then to the leaves that the block
-/// uses besides. Made by checkpoint().
+/// invalid one for each that gets no gradient), and then to what the block uses
+/// besides: leaves, and tensors that were computed before. Made by checkpoint().
 class CheckpointNode : public SplitNode {
  public:
   /// `differentiable` says which outputs of the block have a gradient.

@@ -64,13 +64,13 @@ DropoutMask mask_for(
     const at::Tensor& x, double p, uint64_t layer, const RandomContext& context) {
   const int64_t rows = x.dim() == 0 ? 1 : x.size(0);
   const int64_t samples = context.samples == 0 ? rows : context.samples;
-  if (samples < 0 || (samples > 0 && x.numel() % samples != 0))
+  if (samples < 0 || (samples > 0 && rows % samples != 0))
     throw InvalidArgument(text(
-        "[autograd] expected dropout of a tensor that holds ",
+        "[autograd] expected dropout of a tensor whose first dim holds ",
         samples,
         " samples, got the shape ",
         x.sizes(),
-        "; say in RandomScope how many samples there are"));
+        "; say which dim does (sample_dim), or in RandomScope how many there are"));
   const double threshold = std::ceil(p * 4294967296.0);
   return {
       .stream = RandomStream(context, layer),
@@ -83,7 +83,8 @@ DropoutMask mask_for(
 
 }  // namespace
 
-at::Tensor dropout(const at::Tensor& x, double p, uint64_t layer, bool training) {
+at::Tensor dropout(
+    const at::Tensor& x, double p, uint64_t layer, bool training, int64_t sample_dim) {
   if (!(p >= 0 && p <= 1))
     throw InvalidArgument(text(
         "[autograd] expected a dropout probability from 0 to 1, got ",
@@ -104,7 +105,11 @@ at::Tensor dropout(const at::Tensor& x, double p, uint64_t layer, bool training)
         "[autograd] expected a random context for dropout in training, got none; make "
         "a "
         "RandomScope with seed, step and first sample around the forward");
-  return masked(x, mask_for(x, p, layer, *context));
+  if (sample_dim == 0 || x.dim() < 2)
+    return masked(x, mask_for(x, p, layer, *context));
+  const at::Tensor by_sample = x.movedim(sample_dim, 0);
+  return masked(by_sample, mask_for(by_sample, p, layer, *context))
+      .movedim(0, sample_dim);
 }
 
 }  // namespace trireme::autograd

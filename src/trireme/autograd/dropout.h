@@ -17,6 +17,15 @@ namespace trireme::autograd {
 /// is computed again. A layer that is used twice in a step needs a key for each use, or
 /// both get the same mask. Saves no mask: backward draws it again. Without a scope it
 /// throws InvalidArgument, since any default would draw the same mask in every step.
-at::Tensor dropout(const at::Tensor& x, double p, uint64_t layer, bool training);
+///
+/// The dim `sample_dim` of x must be the samples, or the samples and, within each, its
+/// positions: [B, T, D] and [B * T, D] are both right, [T, B, D] with a sample_dim
+/// of 1.
+at::Tensor dropout(
+    const at::Tensor& x,
+    double p,
+    uint64_t layer,
+    bool training,
+    int64_t sample_dim = 0);
 
 }  // namespace trireme::autograd

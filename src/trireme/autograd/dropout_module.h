@@ -1,5 +1,6 @@
 // Dropout as a module, for a Sequential.
 #pragma once
+#include <cstdint>
 #include <string>
 #include <utility>
 
@@ -16,6 +17,8 @@ struct DropoutOptions {
   /// What its masks are drawn for; a name of its own for each layer of a model,
   /// whatever stage it is in.
   std::string layer;
+  /// The dim of its inputs that the samples are in.
+  int64_t sample_dim = 0;
 };
 
 /// dropout() with a name.
@@ -28,7 +31,7 @@ class DropoutImpl : public torch::nn::Cloneable<DropoutImpl> {
       : options_(std::move(options)), key_(layer_key(options_.layer)) {}
   void reset() override {}
   at::Tensor forward(const at::Tensor& x) {
-    return dropout(x, options_.p, key_, is_training());
+    return dropout(x, options_.p, key_, is_training(), options_.sample_dim);
   }
   const DropoutOptions& options() const { return options_; }
 

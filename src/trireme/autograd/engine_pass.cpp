@@ -10,30 +10,32 @@
 
 #include "trireme/autograd/call_node.h"
 #include "trireme/autograd/executor.h"
+#include "trireme/autograd/node_index.h"
 
 namespace trireme::autograd {
 namespace {
 
-/// Sums the gradients of leaves.
-class LeafSums final : public LeafSink {
+/// Sums the gradients of some edges.
+class EdgeSums final : public GradientSink {
  public:
-  explicit LeafSums(std::span<const Edge> leaves)
-      : leaves_(leaves), sums_(leaves.size()) {}
-  bool wants(const Node* leaf) const override {
-    for (const Edge& edge : leaves_)
-      if (edge.function.get() == leaf)
-        return true;
-    return false;
+  explicit EdgeSums(std::span<const Edge> edges) : edges_(edges), sums_(edges.size()) {
+    for (const Edge& edge : edges_)
+      if (edge.is_valid())
+        nodes_.insert(edge.function.get());
   }
-  void take(const Edge& leaf, at::Tensor&& gradient) override {
-    for (const size_t i : c10::irange(leaves_.size()))
-      if (leaves_[i] == leaf)
+  bool wants(const Node* node) const override {
+    return nodes_.find(node) != NodeIndex::kNone;
+  }
+  void take(const Edge& edge, at::Tensor&& gradient) override {
+    for (const size_t i : c10::irange(edges_.size()))
+      if (edges_[i] == edge)
         return add_gradient(sums_[i], std::move(gradient));
   }
   const variable_list& sums() const { return sums_; }
 
  private:
-  std::span<const Edge> leaves_;
+  std::span<const Edge> edges_;
+  NodeIndex nodes_;
   variable_list sums_;
 };
 
@@ -67,13 +69,12 @@ void outside_of_engines_plan(const std::function<void()>& f) {
 }  // namespace
 
 variable_list run_inside_engine(
-    Roots roots, const std::vector<NodePtr>& inputs, std::span<const Edge> leaves) {
-  LeafSums sums(leaves);
+    Roots roots, const std::vector<NodePtr>& inputs, std::span<const Edge> others) {
+  EdgeSums sums(others);
   variable_list gradients;
   outside_of_engines_plan([&] {
     Executor executor;
-    gradients =
-        executor.backward(std::move(roots), {.inputs = inputs, .leaves = &sums});
+    gradients = executor.backward(std::move(roots), {.inputs = inputs, .outer = &sums});
   });
   gradients.insert(gradients.end(), sums.sums().begin(), sums.sums().end());
   return gradients;

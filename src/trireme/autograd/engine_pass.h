@@ -8,10 +8,10 @@
 
 namespace trireme::autograd {
 
-/// The gradients of some inputs and then of some other leaves, for a node that torch's
-/// engine has called: it hands them on, and so the hooks of the other leaves are left
-/// to it.
+/// The gradients of some inputs and then of some other edges, to leaves or nodes of the
+/// engine's own graph, for a node that torch's engine has called: it hands them on, and
+/// so the others' hooks are left to it.
 variable_list run_inside_engine(
-    Roots roots, const std::vector<NodePtr>& inputs, std::span<const Edge> leaves);
+    Roots roots, const std::vector<NodePtr>& inputs, std::span<const Edge> others);
 
 }  // namespace trireme::autograd

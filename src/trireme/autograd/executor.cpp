@@ -29,8 +29,9 @@ Executor::PassScope::PassScope(Executor& executor, const PassOptions& options)
         "[autograd] expected an executor that is not running a pass, got one that is; "
         "make another one for a pass inside a pass");
   self_.store_ = options.store;
-  self_.sink_ = options.leaves;
+  self_.sink_ = options.outer;
   self_.keep_graph_ = options.keep_graph;
+  self_.counts_ = options.counts;
   self_.outer_ = std::exchange(current_executor, &self_);
 }
 
@@ -113,7 +114,7 @@ void Executor::enter(Roots& roots) {
 uint32_t Executor::target_of(Node* node) {
   if (node == nullptr)
     return kNowhere;
-  if (sink_ != nullptr && node->num_outputs() == 0 && sink_->wants(node))
+  if (sink_ != nullptr && sink_->wants(node))
     return kSink;
   return slot_of(node);
 }
@@ -227,28 +228,27 @@ void Executor::pass_on(uint32_t index, variable_list outputs) {
   }
 }
 
-bool Executor::wants(const Node* leaf) const {
-  // The first half runs no weights, so that what it took would be lost.
-  if (is_input_pass_)
-    return false;
-  const uint32_t found = index_.find(leaf);
-  if (found != NodeIndex::kNone)
-    return slots_[found].waits_for > 0;
-  return sink_ != nullptr && sink_->wants(leaf);
+bool Executor::wants(const Node* node) const {
+  const uint32_t found = index_.find(node);
+  if (found == NodeIndex::kNone)
+    return sink_ != nullptr && sink_->wants(node);
+  // The first half runs nothing that leads to weights only: what it took would be lost.
+  return slots_[found].waits_for > 0 && (!is_input_pass_ || slots_[found].to_input);
 }
 
-void Executor::take(const Edge& leaf, at::Tensor&& gradient) {
-  const uint32_t found = index_.find(leaf.function.get());
+void Executor::take(const Edge& edge, at::Tensor&& gradient) {
+  const uint32_t found = index_.find(edge.function.get());
   if (found != NodeIndex::kNone)
-    give(slots_[found], leaf.input_nr, std::move(gradient));
+    give(slots_[found], edge.input_nr, std::move(gradient));
   else
-    sink_->take(leaf, std::move(gradient));
+    sink_->take(edge, std::move(gradient));
 }
 
 void Executor::reset() {
   store_ = nullptr;
   sink_ = nullptr;
   weights_ = nullptr;
+  counts_ = nullptr;
   is_input_pass_ = false;
   if (outer_ == nullptr)
     at_end_.clear();

@@ -19,7 +19,8 @@ namespace trireme::autograd {
 /// Runs backward over torch's graph, on the calling thread and without torch's engine:
 /// same nodes, same order, same hooks and the same bits, for less than half the price
 /// on small nodes. Keeps its memory from pass to pass, so one is made a thread and used
-/// again. Anomaly mode and create_graph are the engine's alone.
+/// again. create_graph is the engine's alone; so are Engine::queue_callback(), for
+/// which at_end() stands here, and get_current_node(), for which running_node() does.
 ///
 ///     Executor executor;
 ///     executor.backward({{edge_of_loss}, {at::ones({})}}, {});
@@ -28,12 +29,16 @@ namespace trireme::autograd {
 /// frees what it can; weight_pass() the gradients of all other leaves. Every hook fires
 /// once: those of a node that both halves run, in the first. A few nodes run as a whole
 /// in the first half, and what they give to weights waits for the second: those with
-/// post-hooks, in-place operations on views, and those whose weights are all vectors.
+/// post-hooks or marked by run_whole(), in-place operations on views, and those whose
+/// weights are all vectors. A node that does not look which gradients are wanted, as a
+/// function of one's own, does all of its work in both halves: see SplitCounts.
+///
+/// With torch's anomaly mode on, a node that gives NaN is an error here too.
 ///
 /// A node that fails is named: an error of torch's gets it as context and keeps its
 /// type, an error of ours passes as it is, any other is nested in a trireme::Error. The
 /// executor can be used again afterwards, the graph cannot.
-class Executor final : public LeafSink {
+class Executor final : public GradientSink {
  public:
   Executor() = default;
   Executor(const Executor&) = delete;
@@ -61,12 +66,14 @@ class Executor final : public LeafSink {
   /// engine, in a pass inside of ours.
   const Node* running_node() const { return running_; }
 
-  /// For a pass inside this one: the leaves that this one still waits for.
-  bool wants(const Node* leaf) const override;
-  void take(const Edge& leaf, at::Tensor&& gradient) override;
+  /// For a pass inside this one: the nodes that this one still has to run.
+  bool wants(const Node* node) const override;
+  void take(const Edge& edge, at::Tensor&& gradient) override;
+  /// Where the running pass counts what it splits; null if it does not.
+  SplitCounts* counts() const { return counts_; }
 
  private:
-  /// Targets of edges that lead to no slot: invalid ones, and leaves that sink_ takes.
+  /// Targets of edges that lead to no slot: invalid ones, and nodes that sink_ takes.
   static constexpr uint32_t kNowhere = ~0U;
   static constexpr uint32_t kSink = ~0U - 1;
   struct Slot {
@@ -134,6 +141,9 @@ class Executor final : public LeafSink {
   void sort_by_depth();
   void mark();
   void put_aside(Edge& edge, at::Tensor& gradient);
+  bool leads_to_weights(uint32_t target) const {
+    return target < kSink && !slots_[target].to_input;
+  }
   bool has_vectors_only(uint32_t index);
   void run_border(uint32_t index, variable_list gradients);
   void run_whole_border(uint32_t index, variable_list gradients);
@@ -143,7 +153,8 @@ class Executor final : public LeafSink {
   void run_border_entry(uint32_t index);
 
   GradientStore* store_ = nullptr;
-  LeafSink* sink_ = nullptr;
+  GradientSink* sink_ = nullptr;
+  SplitCounts* counts_ = nullptr;
   bool keep_graph_ = false;
   /// What the first half fills, or the second one empties.
   WeightPass* weights_ = nullptr;

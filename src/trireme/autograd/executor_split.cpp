@@ -6,6 +6,7 @@
 
 #include "trireme/autograd/call_node.h"
 #include "trireme/autograd/executor.h"
+#include "trireme/core/error.h"
 
 namespace trireme::autograd {
 namespace {
@@ -19,13 +20,32 @@ bool runs_as_a_whole(Node& node) {
   return !node.post_hooks().empty() || dynamic_cast<CopySlices*>(&node) != nullptr;
 }
 
+/// What a node that splits itself gives in W, beside what it gave to weights in I.
+void add_late(const Node& node, variable_list& gradients, variable_list late) {
+  if (late.empty())
+    return;
+  check_gradients(node.next_edges(), late, &node);
+  for (const size_t i : c10::irange(late.size())) {
+    if (!late[i].defined())
+      continue;
+    if (!node.next_edge(i).is_valid())
+      throw InvalidArgument(text(
+          "[autograd] ",
+          node.name(),
+          ": expected gradients of weights only in the second half of its backward, "
+          "got one for input ",
+          i,
+          ", which is gone by then; give it in input_pass()"));
+    add_gradient(gradients[i], std::move(late[i]));
+  }
+}
+
 }  // namespace
 
 variable_list Executor::input_pass(
     Roots roots, const PassOptions& options, WeightPass& weights) {
   WeightPass rest;
   PassScope pass(*this, options);
-  sink_ = nullptr;
   weights_ = &rest;
   is_input_pass_ = true;
   name_inputs(options.inputs);
@@ -66,18 +86,19 @@ void Executor::sort_by_depth() {
   for (const uint32_t k : c10::irange(static_cast<uint32_t>(slots_.size())))
     open_[k] = slots_[k].waits_for;
   for (const uint32_t target : root_targets_)
-    --open_[target];
+    if (target < kSink)
+      --open_[target];
   for (const uint32_t k : c10::irange(static_cast<uint32_t>(slots_.size())))
     if (open_[k] == 0)
       order_.push_back(k);
   for (size_t i = 0; i < order_.size(); ++i)
     for (const uint32_t target : targets_of(order_[i]))
-      if (target != kNowhere && --open_[target] == 0)
+      if (target < kSink && --open_[target] == 0)
         order_.push_back(target);
 }
 
 /// Finds out which nodes lead to an input, and where the border is; what leads to no
-/// input leads to weights.
+/// input leads to weights. What the pass around this one takes goes on to its inputs.
 void Executor::mark() {
   sort_by_depth();
   for (auto k = order_.rbegin(); k != order_.rend(); ++k) {
@@ -88,8 +109,8 @@ void Executor::mark() {
     for (const uint32_t target : targets) {
       if (target == kNowhere)
         continue;
-      slot.to_input |= slots_[target].to_input;
-      weight_below |= !slots_[target].to_input;
+      slot.to_input |= !leads_to_weights(target);
+      weight_below |= leads_to_weights(target);
     }
     slot.border = slot.to_input && weight_below;
   }
@@ -107,7 +128,7 @@ edge_list Executor::cut_weights(uint32_t index) {
   edge_list cut(edges.size());
   const std::span<uint32_t> targets = targets_of(index);
   for (const size_t i : c10::irange(edges.size()))
-    if (targets[i] != kNowhere && !slots_[targets[i]].to_input) {
+    if (leads_to_weights(targets[i])) {
       std::swap(cut[i], edges[i]);
       targets[i] = kNowhere;
     }
@@ -121,7 +142,7 @@ bool Executor::has_vectors_only(uint32_t index) {
   const edge_list& edges = slots_[index].node->next_edges();
   const std::span<const uint32_t> targets = targets_of(index);
   for (const size_t i : c10::irange(targets.size())) {
-    if (targets[i] == kNowhere || slots_[targets[i]].to_input)
+    if (!leads_to_weights(targets[i]))
       continue;
     const auto& weight = edges[i].function->input_metadata(edges[i].input_nr);
     if (weight.shape_as_dim_vector().size() > 1)
@@ -136,6 +157,9 @@ void Executor::run_border(uint32_t index, variable_list gradients) {
   if (slots_[index].self_split != nullptr || runs_as_a_whole(node) ||
       has_vectors_only(index))
     return run_whole_border(index, std::move(gradients));
+  if (counts_ != nullptr)
+    // Torch's own nodes look which gradients are wanted; others may not.
+    counts_->add(node.is_traceable() ? SplitCounts::kSplit : SplitCounts::kTwice, node);
   WeightPass::Border border{node.getptr(), gradients};
   edge_list to_weights = cut_weights(index);
   // The node sees that those edges are gone, and computes the others alone.
@@ -148,8 +172,16 @@ void Executor::run_border(uint32_t index, variable_list gradients) {
 void Executor::run_whole_border(uint32_t index, variable_list gradients) {
   Slot& slot = slots_[index];
   WeightPass::Border border{.node = slot.node->getptr(), .has_run = true};
-  if (slot.self_split != nullptr)
-    slot.self_split->split_next_run(border.later);
+  if (counts_ != nullptr)
+    counts_->add(
+        slot.self_split != nullptr ? SplitCounts::kSplit : SplitCounts::kWhole,
+        *slot.node);
+  if (slot.self_split != nullptr) {
+    std::vector<bool> to_inputs;
+    for (const uint32_t target : targets_of(index))
+      to_inputs.push_back(target != kNowhere && !leads_to_weights(target));
+    slot.self_split->split_next_run(border.later, std::move(to_inputs));
+  }
   variable_list outputs = call_node(*slot.node, std::move(gradients), keep_graph_);
   border.gradients.resize(outputs.size());
   edge_list to_weights = cut_weights(index);
@@ -190,7 +222,7 @@ void Executor::run_border_entry(uint32_t index) {
   WeightPass::Border& border =
       weights_->border_[static_cast<size_t>(slot.border_entry)];
   if (const WeightWork later = std::exchange(border.later, nullptr))
-    later(*store_);
+    add_late(*slot.node, border.gradients, later(*store_));
   if (!border.has_run)
     border.gradients = call_node(*slot.node, std::move(border.gradients), keep_graph_);
   pass_on(index, std::move(border.gradients));

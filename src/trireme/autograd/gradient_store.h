@@ -30,6 +30,9 @@ class GradientStore {
   /// Whether gradients are in `.grad`, which is where torch's post-accumulate hooks
   /// look for them.
   virtual bool is_grad_field() const { return false; }
+  /// Whether the gradient of this leaf comes to its place only later. The store calls
+  /// the leaf's post-accumulate hooks itself then.
+  virtual bool holds_back(const at::Tensor& /*leaf*/) const { return false; }
 };
 
 /// `.grad`, as torch's own engine fills it.

@@ -1,6 +1,7 @@
 // Looks where a graph ends.
 #pragma once
 #include <cstdint>
+#include <functional>
 
 #include "trireme/autograd/node.h"
 
@@ -16,8 +17,15 @@ struct GraphMark {
   uint64_t thread;
 };
 
-/// The edges to leaves where the graph of `outputs` ends, each once, in the order in
-/// which they are met. InvalidArgument if it holds a node that was made before `start`.
+/// Calls `visit` with every node of the graph of `outputs` that was made after `start`,
+/// each once.
+void for_each_node(
+    const variable_list& outputs,
+    const GraphMark& start,
+    const std::function<void(Node&)>& visit);
+
+/// The edges where the part of the graph of `outputs` ends that was made after `start`:
+/// to leaves and to nodes from before, each once, in the order in which they are met.
 edge_list graph_ends(const variable_list& outputs, const GraphMark& start);
 
 }  // namespace trireme::autograd

@@ -5,6 +5,7 @@
 
 #include "trireme/autograd/gradient_store.h"
 #include "trireme/autograd/node.h"
+#include "trireme/autograd/split_counts.h"
 #include "trireme/autograd/split_node.h"
 
 namespace trireme::autograd {
@@ -23,17 +24,18 @@ struct Roots {
 /// that is too large.
 void check_roots(const Roots& roots);
 
-/// Takes the gradients of some leaves one by one as they come, hooks not called,
-/// instead of the pass that finds them. For a pass inside a pass: a leaf that the outer
-/// one waits for as well is added up there, and its hooks fire once.
-class LeafSink {
+/// Takes the gradients of some nodes one by one as they come, hooks not called, instead
+/// of the pass that finds them. For a pass inside a pass: what the outer one waits for
+/// as well (a weight, or a tensor from outside that a block has used) is added up
+/// there, and its hooks fire once.
+class GradientSink {
  public:
-  /// Whether it takes those of this leaf.
-  virtual bool wants(const Node* leaf) const = 0;
-  virtual void take(const Edge& leaf, at::Tensor&& gradient) = 0;
+  /// Whether it takes those of this node.
+  virtual bool wants(const Node* node) const = 0;
+  virtual void take(const Edge& edge, at::Tensor&& gradient) = 0;
 
  protected:
-  ~LeafSink() = default;
+  ~GradientSink() = default;
 };
 
 /// What a pass is made with.
@@ -45,8 +47,10 @@ struct PassOptions {
   GradientStore* store = &grad_field();
   /// Leave the graph as it is, for another pass over it.
   bool keep_graph = false;
-  /// Comes before the store. An input pass has no use for it.
-  LeafSink* leaves = nullptr;
+  /// Comes before the store, and in an input pass counts as an input.
+  GradientSink* outer = nullptr;
+  /// Counts what an input pass splits, if there is one.
+  SplitCounts* counts = nullptr;
 };
 
 /// What an input pass leaves for the weight pass: the nodes at the border between the

@@ -17,7 +17,7 @@ struct RandomContext {
   /// The number of the first sample of this microbatch within the whole batch.
   uint64_t first_sample = 0;
   /// How many samples the microbatch has; 0: as many as a tensor has rows (dim 0). Say
-  /// it if layers see tensors where samples and positions are one dim.
+  /// it if layers see tensors where samples and positions are one dim, [B * T, D].
   int64_t samples = 0;
 };
 

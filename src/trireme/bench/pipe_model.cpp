@@ -90,10 +90,12 @@ struct Block {
 
 template <class Layer>
 pipe::StagePtr stage_of(const Layer& layer, Weights& weights) {
-  return pipe::make_stage(
+  const pipe::StagePtr stage = pipe::make_stage(
       pipe::TensorsFunction(
           [layer](const Tensors& in) { return Tensors{layer(in[0])}; }),
       weights.take());
+  stage->allow_overlap();
+  return stage;
 }
 
 }  // namespace
@@ -122,7 +124,7 @@ pipe::StagePtr make_layers(const PipeModel& model, int first, int last) {
     for (auto& [name, tensor] : layers.back()->parameters())
       parameters.emplace_back(text(number, ".", name), tensor);
   }
-  return pipe::make_stage(
+  const pipe::StagePtr stage = pipe::make_stage(
       pipe::TensorsFunction([layers](const Tensors& in) {
         Tensors x = in;
         for (const auto& layer : layers)
@@ -130,6 +132,8 @@ pipe::StagePtr make_layers(const PipeModel& model, int first, int last) {
         return x;
       }),
       parameters);
+  stage->allow_overlap();
+  return stage;
 }
 
 at::Tensor make_batch(const PipeModel& model, int seed) {

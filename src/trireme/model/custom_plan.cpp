@@ -107,7 +107,8 @@ ModelPlan plan_of_layers(const CustomModel& model) {
       .vocab_size = model.vocab_size,
       .max_positions = model.max_positions,
       .tied = model.tied,
-      .shares_tied = false};
+      .shares_tied = false,
+      .may_overlap = model.may_overlap};
   for (const CustomLayer& each : model.layers)
     plan.layers.push_back(plan_layer(each, model.initialise));
   check_names(plan);

@@ -49,6 +49,8 @@ struct CustomModel {
   /// equal.
   std::vector<std::vector<std::string>> tied{};
   Initialiser initialise = initialise_by_shape;
+  /// As ModelPlan::may_overlap: say so if no layer talks to other ranks.
+  bool may_overlap = false;
 };
 
 /// The plan. Makes each layer once, one after the other, to see its parameters.

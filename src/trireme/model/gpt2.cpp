@@ -252,7 +252,8 @@ ModelPlan plan_gpt2(const Gpt2Config& config) {
       .type = "gpt2",
       .config_json = to_json(config),
       .vocab_size = config.vocab_size,
-      .max_positions = config.n_positions};
+      .max_positions = config.n_positions,
+      .may_overlap = true};
   plan.layers.push_back(plan_embeddings(config));
   for (int64_t i = 0; i < config.n_layer; ++i)
     plan.layers.push_back(plan_block(config, i));

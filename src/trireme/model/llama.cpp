@@ -227,7 +227,8 @@ ModelPlan plan_llama(const LlamaConfig& config) {
       .type = "llama",
       .config_json = to_json(config),
       .vocab_size = config.vocab_size,
-      .max_positions = config.max_position_embeddings};
+      .max_positions = config.max_position_embeddings,
+      .may_overlap = true};
   const auto rope = std::make_shared<RopeTable>(config);
   plan.layers.push_back(plan_embeddings(config));
   for (int64_t i = 0; i < config.num_hidden_layers; ++i)

@@ -109,6 +109,8 @@ struct ModelPlan {
   FileNames file_names{};
   /// Whether there is nothing beyond: learned positions end, rotary ones go on.
   bool positions_end = true;
+  /// Whether F and B of its layers may run at once; see StageModule::may_overlap().
+  bool may_overlap = false;
 
   /// The most positions that it can run over; 0: any number.
   int64_t position_limit() const { return positions_end ? max_positions : 0; }

@@ -1,11 +1,10 @@
 // What one stage holds of one microbatch, from its first input to its last gradient.
 #pragma once
-#include <cstdint>
-#include <functional>
 #include <vector>
 
 #include "trireme/autograd/executor.h"
 #include "trireme/pipe/stage_module.h"
+#include "trireme/pipe/stamp.h"
 
 namespace trireme::pipe {
 
@@ -19,8 +18,8 @@ struct Cell {
   /// Inputs, by edge in; gradients of outputs, by edge out.
   std::vector<Arrival> inputs;
   std::vector<Arrival> output_gradients;
-  /// The number of its first sample in the whole batch, for random numbers.
-  int64_t first_sample = 0;
+  /// Which of the whole batch it is, for random numbers.
+  SampleRange samples;
 
   /// How many tensors came by each edge in, so that their gradients find back.
   std::vector<size_t> input_counts;
@@ -35,16 +34,15 @@ struct Cell {
   /// Auxiliary losses of this stage, until their backward.
   Tensors auxiliary;
 
-  /// The outputs until they are sent, and then only their gradient edges: invalid for
-  /// an output that needs no gradient.
-  Tensors outputs;
+  /// The outputs by edge out until they are sent, and then only their gradient edges:
+  /// invalid for an output that needs no gradient.
+  std::vector<Tensors> outputs;
   autograd::edge_list roots;
 
   /// The gradients of the inputs until they are sent.
   Tensors input_gradients;
   /// What is left for W.
   autograd::WeightPass weights;
-  std::function<void()> own_weights;
 };
 
 }  // namespace trireme::pipe

@@ -2,6 +2,8 @@
 
 #include <torch/csrc/jit/api/module.h>
 
+#include "trireme/autograd/graph_ends.h"
+#include "trireme/autograd/split_function.h"
 #include "trireme/core/error.h"
 #include "trireme/pipe/named_tensors.h"
 
@@ -39,6 +41,16 @@ Tensors to_tensors(const c10::IValue& value) {
   return tensors;
 }
 
+/// Once TorchScript has compiled a piece, its backward is one node that computes all of
+/// its gradients, whichever are asked for: to call it in I and again in W would only
+/// double the work.
+void keep_whole(const Tensors& outputs, const autograd::GraphMark& start) {
+  autograd::for_each_node(outputs, start, [](autograd::Node& node) {
+    if (node.name().find("DifferentiableGraphBackward") != std::string::npos)
+      autograd::run_whole(node);
+  });
+}
+
 class JitStage : public StageModule {
  public:
   JitStage(torch::jit::Module module, std::string prefix)
@@ -48,7 +60,10 @@ class JitStage : public StageModule {
     std::vector<c10::IValue> values;
     for (const at::Tensor& input : inputs)
       values.push_back(input.defined() ? c10::IValue(input) : c10::IValue());
-    return to_tensors(module_.forward(std::move(values)));
+    const autograd::GraphMark start;
+    Tensors outputs = to_tensors(module_.forward(std::move(values)));
+    keep_whole(outputs, start);
+    return outputs;
   }
 
   NamedTensors parameters() const override { return named(module_.named_parameters()); }
@@ -69,10 +84,6 @@ class JitStage : public StageModule {
       for (auto& [module, on] : modes)
         module.setattr("training", on);
     };
-  }
-
-  std::optional<std::string> unsplittable() const override {
-    return "it is TorchScript: its backward is one opaque node";
   }
 
  private:

@@ -211,7 +211,6 @@ const Program& Pipeline::Impl::program(int microbatches, bool trains) {
 Program Pipeline::Impl::prepare(sched::Schedule schedule) const {
   check_placement(schedule, place.rank_of_stage);
   schedule.extra_edges = runtime->links().extra_edges();
-  check_splittable(schedule, runtime->stages());
   return make_program(
       std::move(schedule),
       {.sharding = shards(), .max_active_stages = options.max_active_stages});
@@ -469,6 +468,7 @@ StepReport Pipeline::report(const std::optional<sched::Costs>& costs) const {
     report.timelines.push_back(std::move(record.timeline));
     report.peak_bytes.push_back(record.peak_bytes);
   }
+  report.splits = gather_splits(impl_->group, own_splits(*impl_->runtime));
   report.measured = measure(report.schedule, report.timelines);
   if (costs)
     report.predict(*costs);

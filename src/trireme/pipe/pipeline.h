@@ -27,7 +27,8 @@ enum class LossReduction {
   Sum,
 };
 
-/// How the two halves of an OVERLAP_F_B run.
+/// How the two halves of an OVERLAP_F_B run. Always in turn unless both stages say that
+/// they may overlap: see StageModule::allow_overlap().
 enum class OverlapMode {
   /// At once where every rank has two cores, else in turn: halves that fight for a core
   /// only disturb each other.

@@ -19,14 +19,17 @@ using sched::Action;
 using sched::ActionKind;
 using sched::index;
 
-/// Puts gradients and buffers back as they were.
+/// Puts gradients and buffers back as they were, in the memory that they were in: under
+/// data parallelism gradients lie in buckets, which the steps in between write to.
 class SavedState {
  public:
   explicit SavedState(const Pipeline& pipeline, autograd::GradientStore& store)
       : store_(store) {
     const c10::AutoGradMode no_grad(false);
     for (const auto& [name, parameter] : pipeline.parameters()) {
-      gradients_.emplace_back(parameter, store_.get(parameter));
+      const at::Tensor gradient = store_.get(parameter);
+      gradients_.push_back(
+          {parameter, gradient, gradient.defined() ? gradient.clone() : gradient});
       store_.set(parameter, at::Tensor());
     }
     for (const auto& [name, buffer] : pipeline.buffers())
@@ -34,8 +37,11 @@ class SavedState {
   }
   ~SavedState() {
     const c10::AutoGradMode no_grad(false);
-    for (const auto& [parameter, gradient] : gradients_)
+    for (const auto& [parameter, gradient, value] : gradients_) {
+      if (gradient.defined())
+        gradient.copy_(value);
       store_.set(parameter, gradient);
+    }
     for (const auto& [buffer, value] : buffers_)
       buffer.copy_(value);
   }
@@ -44,7 +50,12 @@ class SavedState {
 
  private:
   autograd::GradientStore& store_;
-  std::vector<std::pair<at::Tensor, at::Tensor>> gradients_;
+  struct Saved {
+    at::Tensor parameter;
+    at::Tensor gradient;
+    at::Tensor value;
+  };
+  std::vector<Saved> gradients_;
   std::vector<std::pair<at::Tensor, at::Tensor>> buffers_;
 };
 
@@ -62,24 +73,16 @@ void run_steps(
   }
 }
 
-/// Whether all stages of all ranks can be split, and everybody's bytes of weights.
-struct StageFacts {
-  bool splittable = true;
-  std::vector<double> weight_bytes;
-};
-
-StageFacts share_facts(const Pipeline& pipeline) {
+/// The bytes of weights of all stages.
+std::vector<double> share_weight_bytes(const Pipeline& pipeline) {
   const size_t stages = pipeline.rank_of_stage().size();
-  at::Tensor facts = at::zeros({static_cast<int64_t>(stages) + 1}, at::kDouble);
-  auto* values = facts.mutable_data_ptr<double>();
-  for (const Stage& stage : pipeline.stages()) {
+  at::Tensor bytes = at::zeros({static_cast<int64_t>(stages)}, at::kDouble);
+  auto* values = bytes.mutable_data_ptr<double>();
+  for (const Stage& stage : pipeline.stages())
     for (const auto& [name, parameter] : stage.module->parameters())
       values[stage.index] += static_cast<double>(parameter.nbytes());
-    if (stage.module->unsplittable() && !stage.module->brings_own_split())
-      values[stages] += 1;
-  }
-  comm::all_reduce(pipeline.group(), facts);
-  return {values[stages] == 0, {values, values + stages}};
+  comm::all_reduce(pipeline.group(), bytes);
+  return {values, values + stages};
 }
 
 }  // namespace
@@ -115,29 +118,19 @@ sched::CostFile profile(
   const int microbatches = count_microbatches(batch, pipeline.options());
   const auto& owners = pipeline.rank_of_stage();
   const SavedState saved(pipeline, *pipeline.options().store);
-  const StageFacts facts = share_facts(pipeline);
+  const std::vector<double> weight_bytes = share_weight_bytes(pipeline);
   ActionCosts measured;
-  run_steps(
-      pipeline,
-      batch,
-      profile_schedule(owners, microbatches, false),
-      options.steps,
-      measured);
-  if (facts.splittable)
+  for (const bool split : {false, true})
     run_steps(
         pipeline,
         batch,
-        profile_schedule(owners, microbatches, true),
+        profile_schedule(owners, microbatches, split),
         options.steps,
         measured);
   sched::CostFile file;
   file.costs.stages.clear();
-  for (int stage = 0; stage < static_cast<int>(owners.size()); ++stage) {
-    sched::StageCosts one = measured.of_stage(stage, facts.weight_bytes[index(stage)]);
-    if (!facts.splittable)
-      one.weight_grad = one.backward;
-    file.costs.stages.push_back(one);
-  }
+  for (int stage = 0; stage < static_cast<int>(owners.size()); ++stage)
+    file.costs.stages.push_back(measured.of_stage(stage, weight_bytes[index(stage)]));
   file.costs.links = measured.links();
   return file;
 }

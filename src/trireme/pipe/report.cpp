@@ -212,6 +212,9 @@ std::string to_text(const StepReport& report) {
          rank < report.predicted_peak_bytes.size()
              ? text(std::llround(report.predicted_peak_bytes[rank]))
              : "-"});
+  for (const StageSplits& stage : report.splits)
+    if (stage.total() > 0)
+      table += to_text(stage) + "\n";
   return table;
 }
 

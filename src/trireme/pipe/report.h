@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "trireme/comm/group.h"
+#include "trireme/pipe/stage_splits.h"
 #include "trireme/pipe/timeline.h"
 #include "trireme/sched/costs.h"
 #include "trireme/sched/schedule.h"
@@ -31,6 +32,8 @@ struct StepReport {
   std::vector<int64_t> peak_bytes;
   /// The same by the simulator, with gradients as large as weights; may be empty.
   std::vector<double> predicted_peak_bytes;
+  /// What backwards in halves could split, by stage; see to_text(StageSplits).
+  std::vector<StageSplits> splits;
 
   /// Simulates the schedule with these costs.
   void predict(const sched::Costs& costs);
@@ -50,7 +53,7 @@ std::vector<RankRecord> gather_records(
     const comm::Group& group, const RankRecord& mine);
 
 /// A table for people: per rank busy, idle and peak, measured and predicted; the
-/// bubbles, measured and predicted.
+/// bubbles, measured and predicted; what stages could not split.
 std::string to_text(const StepReport& report);
 
 /// A picture of the real step; see sched::draw_svg. The halves of an overlap that ran

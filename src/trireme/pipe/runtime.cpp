@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "trireme/core/error.h"
+#include "trireme/core/log.h"
 #include "trireme/sched/action_text.h"
 #include "trireme/sched/index.h"
 
@@ -46,7 +47,9 @@ Runtime::Runtime(std::vector<Stage> stages, Links links, RuntimeOptions options)
     : stages_(std::move(stages)),
       links_(std::move(links)),
       options_(std::move(options)),
-      local_of_stage_(links_.stages(), -1) {
+      local_of_stage_(links_.stages(), -1),
+      splits_(stages_.size()),
+      has_told_split_(stages_.size(), false) {
   for (size_t i = 0; i < stages_.size(); ++i)
     local_of_stage_[index(stages_[i].index)] = static_cast<int>(i);
 }
@@ -62,6 +65,8 @@ void Runtime::run(
   expected_.resize(channels_.size());
   cells_.resize(stages_.size() * index(program.schedule.microbatches));
   const std::vector<Action>& list = program.schedule.actions[index(rank)];
+  for (autograd::SplitCounts& counts : splits_)
+    counts.clear();
   timeline_.actions.clear();
   timeline_.actions.reserve(list.size());
   timeline_.start_ns = now_ns();
@@ -73,6 +78,23 @@ void Runtime::run(
   }
   timeline_.end_ns = now_ns();
   channels_.clear();
+  log_splits();
+}
+
+/// A stage whose backward stays whole gains nothing from I and W, and nobody would see.
+void Runtime::log_splits() {
+  using autograd::SplitCounts;
+  for (size_t i = 0; i < splits_.size(); ++i) {
+    const auto& counts = splits_[i];
+    if (has_told_split_[i] || counts.total(SplitCounts::kSplit) > 0 ||
+        counts.total(SplitCounts::kWhole) + counts.total(SplitCounts::kTwice) == 0)
+      continue;
+    has_told_split_[i] = true;
+    TRIREME_LOG(warn, "pipe")
+        << "stage " << stages_[i].index
+        << ": its backward cannot be split, so that I does all of it and W next to "
+           "nothing; see StepReport::splits for the nodes";
+  }
 }
 
 void Runtime::clear() {
@@ -80,8 +102,6 @@ void Runtime::clear() {
     cell = Cell();
   for (auto& queue : expected_)
     queue.clear();
-  for (const Stage& stage : stages_)
-    stage.module->take_weight_work();  // of the step that failed
   channels_.clear();
   awaited_.reset();
 }
@@ -151,7 +171,7 @@ void Runtime::carry_out(const Action& action, autograd::Executor& executor) {
 /// Both halves. They are of different microbatches, so neither touches a cell of the
 /// other.
 void Runtime::overlap(const Action& action) {
-  if (!overlap_at_once_) {
+  if (!runs_at_once(action)) {
     time_half(action.forward_half(), executor_, forward_time_);
     time_half(action.backward_half(), executor_, backward_time_);
     return;
@@ -159,6 +179,24 @@ void Runtime::overlap(const Action& action) {
   second_thread_.run_both(
       [&] { time_half(action.forward_half(), executor_, forward_time_); },
       [&] { time_half(action.backward_half(), second_executor_, backward_time_); });
+}
+
+/// Both stages have to allow it: two threads' collectives have no common order.
+bool Runtime::runs_at_once(const Action& overlap) {
+  if (!overlap_at_once_)
+    return false;
+  for (const int stage :
+       {overlap.forward_half().stage(), overlap.backward_half().stage()}) {
+    if (module(stage).may_overlap())
+      continue;
+    if (!std::exchange(has_told_overlap_, true))
+      TRIREME_LOG(info, "pipe")
+          << "stage " << stage
+          << " does not say that it may overlap, so the halves of OVERLAP_F_B run in "
+             "turn; call allow_overlap() if it has no collectives inside";
+    return false;
+  }
+  return true;
 }
 
 void Runtime::time_half(
@@ -215,13 +253,12 @@ void Runtime::run_extras(const Action& action) {
 }
 
 StageModule& Runtime::module(int stage) const {
-  return *stages_[index(local_of_stage_[index(stage)])].module;
+  return *stages_[local(stage)].module;
 }
 
 Cell& Runtime::cell(int stage, int microbatch) {
-  const int local = local_of_stage_[index(stage)];
   return cells_
-      [index(local) * index(program_->schedule.microbatches) + index(microbatch)];
+      [local(stage) * index(program_->schedule.microbatches) + index(microbatch)];
 }
 
 const Cell& Runtime::cell(int stage, int microbatch) const {

@@ -43,8 +43,8 @@ struct StepData {
   std::map<int, std::vector<Tensors>> side_inputs;
   /// The gradient of each microbatch's loss, on the last stage's rank.
   std::vector<double> loss_weights;
-  /// The number of each microbatch's first sample, on the first stage's rank.
-  std::vector<int64_t> first_samples;
+  /// The samples of each microbatch, on the first stage's rank.
+  std::vector<SampleRange> samples;
   bool keep_outputs = false;
   int64_t step = 0;
   StepCall call = StepCall::Step;
@@ -118,7 +118,7 @@ class Runtime {
   const Links& links() const { return links_; }
   /// Where gradients go from now on.
   void set_store(autograd::GradientStore& store) { store_ = &store; }
-  /// Whether the halves of an overlap run at once.
+  /// Whether the halves of an overlap run at once, where both stages allow it.
   void set_overlap(bool at_once) { overlap_at_once_ = at_once; }
   /// Runs instead of the pipeline's own; null puts it back.
   void replace(sched::ActionKind kind, ActionHandler handler);
@@ -128,6 +128,8 @@ class Runtime {
   void add(const sched::Action& after, std::function<void()> extra);
 
   const Timeline& timeline() const { return timeline_; }
+  /// What the last step's backwards could split, by stage as in stages().
+  const std::vector<autograd::SplitCounts>& splits() const { return splits_; }
 
  private:
   struct Context;
@@ -143,6 +145,8 @@ class Runtime {
   void dispatch(const sched::Action& action, autograd::Executor& executor);
   void carry_out(const sched::Action& action, autograd::Executor& executor);
   void overlap(const sched::Action& action);
+  bool runs_at_once(const sched::Action& overlap);
+  void log_splits();
   void announce_last_backward(const sched::Action& half);
   void shard(const sched::Action& action);
   void run_extras(const sched::Action& action);
@@ -156,11 +160,13 @@ class Runtime {
   void await(sched::ActionKind receive, int stage, int microbatch);
   void receive_next(size_t channel);
   void send(const sched::Action& action);
-  Stamp stamp(int stage, int microbatch) const;
+  Stamp stamp(int microbatch) const;
 
   // runtime_compute.cpp
   void forward(int stage, int microbatch);
   Tensors collect_inputs(int stage, int microbatch);
+  void hand_in(Cell& here, at::Tensor tensor, Tensors& inputs) const;
+  void share_out(int stage, Cell& here, const Tensors& outputs) const;
   void keep_roots(int stage, int microbatch, const Tensors& outputs);
   void finish_last_stage(int stage, int microbatch, const Tensors& outputs);
   at::Tensor root_gradient(const at::Tensor& loss, double weight);
@@ -181,6 +187,9 @@ class Runtime {
     return stage + 1 == static_cast<int>(local_of_stage_.size());
   }
   StageModule& module(int stage) const;
+  size_t local(int stage) const {
+    return static_cast<size_t>(local_of_stage_[static_cast<size_t>(stage)]);
+  }
   Cell& cell(int stage, int microbatch);
   const Cell& cell(int stage, int microbatch) const;
 
@@ -197,6 +206,10 @@ class Runtime {
   autograd::Executor second_executor_;
   OverlapThread second_thread_;
   bool overlap_at_once_ = true;
+  std::vector<autograd::SplitCounts> splits_;
+  /// What has been said once.
+  bool has_told_overlap_ = false;
+  std::vector<bool> has_told_split_;
 
   // The step that runs.
   const Program* program_ = nullptr;

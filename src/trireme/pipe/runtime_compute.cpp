@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include <ATen/Functions.h>
+#include <ATen/TensorOperators.h>
 #include <c10/util/irange.h>
 #include <torch/csrc/autograd/variable.h>
 
@@ -26,14 +27,34 @@ at::Tensor without_history(const at::Tensor& tensor) {
   return tensor.detach().set_requires_grad(tensor.requires_grad());
 }
 
+/// Between a stage's input and what it computes from it.
+class StageInput : public autograd::Node {
+ public:
+  using Node::Node;
+  std::string name() const override { return "trireme::StageInput"; }
+  autograd::variable_list apply(autograd::variable_list&& gradients) override {
+    return std::move(gradients);
+  }
+};
+
+/// The same memory with a node of its own, since a leaf could not be changed in place.
+at::Tensor behind(const at::Tensor& leaf) {
+  at::Tensor input = leaf.detach();
+  torch::autograd::create_gradient_edge(
+      input, autograd::make_node<StageInput>(autograd::edge_list{gradient_edge(leaf)}));
+  return input;
+}
+
 }  // namespace
 
 void Runtime::forward(int stage, int microbatch) {
   const Tensors inputs = collect_inputs(stage, microbatch);
+  const SampleRange samples = cell(stage, microbatch).samples;
   const autograd::RandomScope random(autograd::RandomContext{
       .seed = options_.seed,
       .step = static_cast<uint64_t>(data_->random_step),
-      .first_sample = static_cast<uint64_t>(cell(stage, microbatch).first_sample)});
+      .first_sample = static_cast<uint64_t>(samples.first),
+      .samples = samples.count});
   Tensors auxiliary;
   const ForwardScope scope(context(stage, microbatch), &auxiliary);
   Tensors outputs = module(stage).forward(inputs);
@@ -47,7 +68,7 @@ void Runtime::forward(int stage, int microbatch) {
   keep_auxiliary(stage, microbatch, std::move(auxiliary));
   if (program_->trains)
     keep_roots(stage, microbatch, outputs);
-  cell(stage, microbatch).outputs = std::move(outputs);
+  share_out(stage, cell(stage, microbatch), outputs);
   hand_over_outputs(stage, microbatch);
 }
 
@@ -56,19 +77,13 @@ Tensors Runtime::collect_inputs(int stage, int microbatch) {
   Tensors inputs;
   if (stage == 0) {
     inputs = data_->inputs[index(microbatch)];
-    // As many bits as messages have, so that all ranks draw the same.
-    here.first_sample = data_->first_samples[index(microbatch)] & Stamp::kSampleMask;
+    here.samples = data_->samples[index(microbatch)];
   }
   here.input_counts.clear();
   for (Cell::Arrival& arrived : here.inputs) {
     here.input_counts.push_back(arrived.tensors.size());
-    for (at::Tensor& tensor : arrived.tensors) {
-      if (program_->trains && tensor.defined() && tensor.requires_grad()) {
-        here.leaves.push_back(gradient_edge(tensor).function);
-        here.leaf_inputs.push_back(inputs.size());
-      }
-      inputs.push_back(std::move(tensor));
-    }
+    for (at::Tensor& tensor : arrived.tensors)
+      hand_in(here, std::move(tensor), inputs);
   }
   here.inputs.clear();
   if (const auto& order = links_.skip_order(stage); !order.empty()) {
@@ -116,6 +131,34 @@ void Runtime::keep_auxiliary(int stage, int microbatch, Tensors losses) {
   }
   if (program_->trains)
     cell(stage, microbatch).auxiliary = std::move(losses);
+}
+
+void Runtime::hand_in(Cell& here, at::Tensor tensor, Tensors& inputs) const {
+  if (program_->trains && tensor.defined() && tensor.requires_grad()) {
+    here.leaves.push_back(gradient_edge(tensor).function);
+    here.leaf_inputs.push_back(inputs.size());
+    tensor = behind(tensor);
+  }
+  inputs.push_back(std::move(tensor));
+}
+
+/// What each edge takes. Tensors go over by reference where that can be, and a stage
+/// may change its inputs in place: what two stages get must not be one memory.
+void Runtime::share_out(int stage, Cell& here, const Tensors& outputs) const {
+  here.outputs.assign(links_.out(stage).size(), {});
+  Tensors given;
+  for (const size_t edge : c10::irange(here.outputs.size())) {
+    links_.for_each_output(stage, edge, outputs.size(), [&](size_t output) {
+      at::Tensor tensor = outputs[output];
+      if (tensor.defined() &&
+          std::any_of(given.begin(), given.end(), [&](const at::Tensor& other) {
+            return other.defined() && other.is_alias_of(tensor);
+          }))
+        tensor = tensor.detach().clone().set_requires_grad(tensor.requires_grad());
+      here.outputs[edge].push_back(std::move(tensor));
+    });
+    given.insert(given.end(), here.outputs[edge].begin(), here.outputs[edge].end());
+  }
 }
 
 void Runtime::keep_roots(int stage, int microbatch, const Tensors& outputs) {
@@ -182,13 +225,12 @@ void Runtime::hand_over_outputs(int stage, int microbatch) {
       continue;
     }
     Cell& there = cell(to, microbatch);
-    there.first_sample = here.first_sample;
+    there.samples = here.samples;
     there.inputs.resize(links_.in(to).size());
     Cell::Arrival& place = there.inputs[links_.in_edge(to, stage)];
     place.there = true;
-    links_.for_each_output(stage, edge, here.outputs.size(), [&](size_t output) {
-      place.tensors.push_back(without_history(here.outputs[output]));
-    });
+    for (const at::Tensor& output : here.outputs[edge])
+      place.tensors.push_back(without_history(output));
   }
   if (!sends)
     here.outputs.clear();
@@ -226,33 +268,24 @@ void Runtime::backward(int stage, int microbatch, Executor& executor) {
   Cell& here = cell(stage, microbatch);
   Tensors gradients = executor.backward(
       take_roots(stage, microbatch), {.inputs = here.leaves, .store = store_});
-  if (auto work = module(stage).take_weight_work())
-    work();
   hand_over_gradients(stage, microbatch, std::move(gradients));
 }
 
 void Runtime::input_grad(int stage, int microbatch, Executor& executor) {
   const ForwardScope scope(context(stage, microbatch));
   Cell& here = cell(stage, microbatch);
-  const autograd::PassOptions options{.inputs = here.leaves, .store = store_};
-  autograd::Roots roots = take_roots(stage, microbatch);
-  Tensors gradients;
-  if (module(stage).brings_own_split()) {
-    gradients = executor.backward(std::move(roots), options);
-    here.own_weights = module(stage).take_weight_work();
-  } else {
-    gradients = executor.input_pass(std::move(roots), options, here.weights);
-  }
+  Tensors gradients = executor.input_pass(
+      take_roots(stage, microbatch),
+      {.inputs = here.leaves, .store = store_, .counts = &splits_[local(stage)]},
+      here.weights);
   hand_over_gradients(stage, microbatch, std::move(gradients));
 }
 
 void Runtime::weight_grad(int stage, int microbatch, Executor& executor) {
   const ForwardScope scope(context(stage, microbatch));
-  Cell& here = cell(stage, microbatch);
-  if (auto work = std::exchange(here.own_weights, nullptr))
-    work();
   executor.weight_pass(
-      std::exchange(here.weights, autograd::WeightPass()), {.store = store_});
+      std::exchange(cell(stage, microbatch).weights, autograd::WeightPass()),
+      {.store = store_});
 }
 
 void Runtime::hand_over_gradients(int stage, int microbatch, Tensors gradients) {

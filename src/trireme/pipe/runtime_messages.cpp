@@ -36,13 +36,12 @@ double read_weight(const std::string& bytes) {
 
 }  // namespace
 
-Stamp Runtime::stamp(int stage, int microbatch) const {
+Stamp Runtime::stamp(int microbatch) const {
   return {
       .step = data_->step,
       .call = data_->call,
       .microbatches = program_->schedule.microbatches,
-      .microbatch = microbatch,
-      .first_sample = cell(stage, microbatch).first_sample};
+      .microbatch = microbatch};
 }
 
 /// A receive does not wait: it says what comes next on its channels.
@@ -92,10 +91,10 @@ void Runtime::receive_next(size_t channel) {
   Cell& here = cell(next.stage, next.microbatch);
   const bool forward = program_->channels.channels()[channel].forward;
   const Stamp got = Stamp::from_word(message.header.word);
+  channels_[channel]->check(got, stamp(next.microbatch));
   if (forward)
-    here.first_sample = got.first_sample;
-  channels_[channel]->check(got, stamp(next.stage, next.microbatch));
-  if (!forward)
+    here.samples = SampleRange::from_bytes(message.header.bytes);
+  else
     here.loss_weight = read_weight(message.header.bytes);
   Cell::Arrival& place = forward ? arrival(
                                        here.inputs,
@@ -114,13 +113,10 @@ void Runtime::send(const Action& action) {
   Cell& here = cell(stage, microbatch);
   const bool forward = action.kind() == ActionKind::SendForward;
   for (const sched::ChannelMap::Use& use : program_->channels.uses(action)) {
-    comm::Message message{.header = {.word = stamp(stage, microbatch).to_word()}};
+    comm::Message message{.header = {.word = stamp(microbatch).to_word()}};
     if (forward) {
-      links_.for_each_output(
-          stage,
-          links_.out_edge(stage, use.other),
-          here.outputs.size(),
-          [&](size_t output) { message.tensors.push_back(here.outputs[output]); });
+      message.header.bytes = here.samples.to_bytes();
+      message.tensors = here.outputs[links_.out_edge(stage, use.other)];
     } else {
       message.header.bytes = weight_bytes(here.loss_weight);
       message.tensors =
@@ -129,7 +125,10 @@ void Runtime::send(const Action& action) {
     channels_[index(use.channel)]->send(message);
   }
   // What has left is needed no more; the gradient edge is enough.
-  (forward ? here.outputs : here.input_gradients).clear();
+  if (forward)
+    here.outputs.clear();
+  else
+    here.input_gradients.clear();
 }
 
 }  // namespace trireme::pipe

@@ -2,7 +2,6 @@
 #pragma once
 #include <functional>
 #include <memory>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -56,20 +55,17 @@ class StageModule {
     return [this, was] { train(was); };
   }
 
-  /// Why its backward cannot be split into I and W, if that is so: "its backward is one
-  /// opaque node". Schedules with I and W then refuse the stage.
-  virtual std::optional<std::string> unsplittable() const { return std::nullopt; }
-
-  /// For stages that bring their own I and W: their backward computes the gradients of
-  /// the inputs only and puts the work for the weights aside. This takes what was put
-  /// aside since the last call, for one microbatch; it runs at W, or at once under a
-  /// fused backward. Null for all other stages.
-  virtual std::function<void()> take_weight_work() { return nullptr; }
-  /// Whether the stage is one of those.
-  virtual bool brings_own_split() const { return false; }
+  /// Whether the two halves of an OVERLAP_F_B may run at once, the backward on a thread
+  /// of its own. Only the stage can know, so it has to say so. It must not if it talks
+  /// to other ranks by collectives (SyncBatchNorm, tensor parallel), which would meet
+  /// in another order on each rank; nor if it computes blocks again for backward
+  /// (autograd::checkpoint) and their forward changes what the module holds.
+  virtual bool may_overlap() const { return may_overlap_; }
+  void allow_overlap(bool on = true) { may_overlap_ = on; }
 
  private:
   bool training_ = true;
+  bool may_overlap_ = false;
 };
 
 using StagePtr = std::shared_ptr<StageModule>;

@@ -189,27 +189,4 @@ void check_stages(
   check_tied(options.tied, static_cast<int>(rank_of_stage.size()), known);
 }
 
-void check_splittable(
-    const sched::Schedule& schedule, const std::vector<Stage>& stages) {
-  for (const Stage& stage : stages) {
-    const auto reason = stage.module->unsplittable();
-    if (!reason || stage.module->brings_own_split())
-      continue;
-    const auto& list = schedule.actions[index(schedule.owner(stage.index))];
-    const bool split = std::any_of(list.begin(), list.end(), [&](const auto& action) {
-      return action.kind() == sched::ActionKind::InputGrad &&
-             action.stage() == stage.index;
-    });
-    if (split)
-      throw NotSupported(text(
-          "[pipe] schedule ",
-          schedule.name,
-          " splits the backward of stage ",
-          stage.index,
-          ", which cannot be: ",
-          *reason,
-          "; use a schedule without I and W, or let the stage bring its own split"));
-  }
-}
-
 }  // namespace trireme::pipe

@@ -41,9 +41,4 @@ void check_stages(
     const PipelineOptions& options,
     const std::vector<int>& rank_of_stage);
 
-/// NotSupported if the schedule splits the backward of a stage of this rank that cannot
-/// be split.
-void check_splittable(
-    const sched::Schedule& schedule, const std::vector<Stage>& stages);
-
 }  // namespace trireme::pipe

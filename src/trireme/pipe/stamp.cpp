@@ -1,5 +1,7 @@
 #include "trireme/pipe/stamp.h"
 
+#include <cstring>
+
 #include "trireme/core/error.h"
 
 namespace trireme::pipe {
@@ -27,6 +29,25 @@ std::string to_text(StepCall call) {
       return "step() under a given schedule";
   }
   return "something else";
+}
+
+std::string SampleRange::to_bytes() const {
+  std::string bytes(sizeof(*this), '\0');
+  std::memcpy(bytes.data(), this, bytes.size());
+  return bytes;
+}
+
+SampleRange SampleRange::from_bytes(const std::string& bytes) {
+  SampleRange samples;
+  if (bytes.size() != sizeof(samples))
+    throw InvalidArgument(text(
+        "[pipe] expected ",
+        sizeof(samples),
+        " bytes that say which samples a message holds, got ",
+        bytes.size(),
+        "; run the same program on all ranks"));
+  std::memcpy(&samples, bytes.data(), bytes.size());
+  return samples;
 }
 
 void refuse_stamp(const Stamp& got, const Stamp& expected, const StampEnds& ends) {

@@ -11,39 +11,48 @@ enum class StepCall : uint8_t { Step, Evaluate, ForwardOnly, StepWithSchedule };
 /// "step()", "evaluate()" and so on.
 std::string to_text(StepCall call);
 
-/// Says whose message it is, so that ranks that do not run the same step notice it, and
-/// which samples it holds. Numbers are cut off to the bits that they have.
+/// Says whose message it is, so that ranks that do not run the same step notice it.
+/// Numbers are cut off to the bits that they have.
 struct Stamp {
-  static constexpr int64_t kStepMask = 0x3F;
+  static constexpr int64_t kStepMask = 0x3FFFFFFFF;
   static constexpr int64_t kCallMask = 0x3;
   static constexpr int64_t kCountMask = 0x3FFF;
-  static constexpr int64_t kSampleMask = 0xFFFFFFF;
 
   int64_t step = 0;
   StepCall call = StepCall::Step;
   int64_t microbatches = 0;
   int64_t microbatch = 0;
-  int64_t first_sample = 0;
 
   int64_t to_word() const {
     const auto bits = [](int64_t value, int64_t mask) {
       return static_cast<uint64_t>(value & mask);
     };
     return static_cast<int64_t>(
-        bits(step, kStepMask) << 58 |
-        bits(static_cast<int64_t>(call), kCallMask) << 56 |
-        bits(microbatches, kCountMask) << 42 | bits(microbatch, kCountMask) << 28 |
-        bits(first_sample, kSampleMask));
+        bits(step, kStepMask) << 30 |
+        bits(static_cast<int64_t>(call), kCallMask) << 28 |
+        bits(microbatches, kCountMask) << 14 | bits(microbatch, kCountMask));
   }
   static Stamp from_word(int64_t word) {
     return {
-        .step = word >> 58 & kStepMask,
-        .call = static_cast<StepCall>(word >> 56 & kCallMask),
-        .microbatches = word >> 42 & kCountMask,
-        .microbatch = word >> 28 & kCountMask,
-        .first_sample = word & kSampleMask};
+        .step = word >> 30 & kStepMask,
+        .call = static_cast<StepCall>(word >> 28 & kCallMask),
+        .microbatches = word >> 14 & kCountMask,
+        .microbatch = word & kCountMask};
   }
   bool operator==(const Stamp&) const = default;
+};
+
+/// Which samples of the whole batch a microbatch has: what random numbers go by. Rides
+/// on every forward message, since only the first stage sees the batch.
+struct SampleRange {
+  int64_t first = 0;
+  /// 0: not known.
+  int64_t count = 0;
+
+  std::string to_bytes() const;
+  /// InvalidArgument unless to_bytes() has made it.
+  static SampleRange from_bytes(const std::string& bytes);
+  bool operator==(const SampleRange&) const = default;
 };
 
 /// Who has sent a message, and who has got it: "rank 1".

@@ -199,8 +199,9 @@ StepData make_step_data(
 
   int64_t sample = batch.first_sample;
   for (const Tensors& microbatch : data.inputs) {
-    data.first_samples.push_back(sample);
-    sample += rows(microbatch, options.input_specs).value_or(1);
+    const std::optional<int64_t> count = rows(microbatch, options.input_specs);
+    data.samples.push_back({.first = sample, .count = count.value_or(0)});
+    sample += count.value_or(1);
   }
   if (!data.targets.empty()) {
     data.loss_weights = loss_weights(batch, options, data);

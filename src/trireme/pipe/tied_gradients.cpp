@@ -6,6 +6,7 @@
 #include <ATen/TensorOperators.h>
 #include <c10/core/GradMode.h>
 
+#include "trireme/autograd/call_node.h"
 #include "trireme/core/error.h"
 #include "trireme/pipe/gather_rows.h"
 #include "trireme/sched/index.h"
@@ -65,6 +66,27 @@ StageShapes gather_shapes(
   return shapes;
 }
 
+/// What sums are taken in.
+at::ScalarType sum_type(at::ScalarType type) {
+  return type == at::kHalf || type == at::kBFloat16 ? at::kFloat : type;
+}
+
+/// A gradient as two tensors, the second of which only a sparse one has: its indices.
+void pack(const at::Tensor& gradient, Tensors& out) {
+  if (!gradient.defined() || !gradient.is_sparse()) {
+    out.insert(out.end(), {gradient, at::Tensor()});
+    return;
+  }
+  const at::Tensor sparse = gradient.coalesce();
+  out.insert(out.end(), {sparse.values(), sparse.indices()});
+}
+
+at::Tensor unpack(const Tensors& packed, size_t place, at::IntArrayRef sizes) {
+  const at::Tensor& values = packed.at(2 * place);
+  const at::Tensor& indices = packed.at(2 * place + 1);
+  return indices.defined() ? at::sparse_coo_tensor(indices, values, sizes) : values;
+}
+
 }  // namespace
 
 TiedGradients::TiedGradients(
@@ -90,7 +112,7 @@ TiedGradients::TiedGradients(
             here = at::Tensor();
       }
       if (here.defined()) {
-        is_tied_[here.unsafeGetTensorImpl()] = true;
+        is_tied_.insert(here.unsafeGetTensorImpl());
         leaves_.push_back(here);
         tie.is_here = true;
       }
@@ -135,35 +157,59 @@ void TiedGradients::equalise(const Tie& tie) const {
 
 void TiedGradients::accumulate(
     const at::Tensor& leaf, const at::Tensor& gradient, size_t references) {
-  if (is_tied_.contains(leaf.unsafeGetTensorImpl()))
-    step_.accumulate(leaf, gradient, references);
-  else
-    store_.accumulate(leaf, gradient, references);
+  if (!holds_back(leaf))
+    return store_.accumulate(leaf, gradient, references);
+  autograd::add_gradient(
+      step_[leaf.unsafeGetTensorImpl()], gradient.to(sum_type(gradient.scalar_type())));
 }
 
-std::vector<at::Tensor> TiedGradients::own_gradients(const Tie& tie) {
-  std::vector<at::Tensor> gradients;
-  for (const Tie::Place& place : tie.places)
-    gradients.push_back(place.here.defined() ? step_.get(place.here) : at::Tensor());
-  return gradients;
+/// Those of this rank's places, packed, in the order of all places.
+Tensors TiedGradients::own_gradients(const Tie& tie) const {
+  Tensors packed;
+  for (const Tie::Place& place : tie.places) {
+    const auto found = place.here.defined()
+                           ? step_.find(place.here.unsafeGetTensorImpl())
+                           : step_.end();
+    pack(found == step_.end() ? at::Tensor() : found->second, packed);
+  }
+  return packed;
 }
 
 /// On the home rank: the gradients of all places, in their order.
-at::Tensor TiedGradients::sum_up(const Tie& tie) {
-  std::vector<at::Tensor> gradients = own_gradients(tie);
+at::Tensor TiedGradients::sum_up(const Tie& tie) const {
+  const at::IntArrayRef sizes = tie.places.front().here.sizes();
+  const Tensors own = own_gradients(tie);
+  std::vector<at::Tensor> gradients;
+  for (size_t i = 0; i < tie.places.size(); ++i)
+    gradients.push_back(unpack(own, i, sizes));
   for (const Tie::Way& way : tie.ways) {
     const comm::Message message = way.up.receive();
     for (size_t i = 0; i < gradients.size(); ++i)
       if (tie.places[i].rank == way.rank)
-        gradients[i] = message.tensors.at(i);
+        gradients[i] = unpack(message.tensors, i, sizes);
   }
   at::Tensor sum;
   for (const at::Tensor& gradient : gradients)
     if (gradient.defined())
-      sum = sum.defined() ? sum.add(gradient) : gradient.clone();
+      autograd::add_gradient(sum, at::Tensor(gradient));
+  comm::Message message;
+  pack(sum, message.tensors);
   for (const Tie::Way& way : tie.ways)
-    way.down.send({.tensors = {sum}});
+    way.down.send(message);
   return sum;
+}
+
+at::Tensor TiedGradients::receive_sum(const Tie& tie) const {
+  const auto here =
+      std::find_if(tie.places.begin(), tie.places.end(), [](const Tie::Place& place) {
+        return place.here.defined();
+      });
+  return unpack(tie.ways.front().down.receive().tensors, 0, here->here.sizes());
+}
+
+void TiedGradients::give(const at::Tensor& leaf, const at::Tensor& sum) {
+  store_.accumulate(leaf, sum.to(leaf.scalar_type(), false, /*copy=*/true), 1);
+  autograd::call_post_accumulate_hooks(leaf, store_);
 }
 
 void TiedGradients::finish() {
@@ -175,12 +221,11 @@ void TiedGradients::finish() {
   for (const Tie& tie : ties_) {
     if (!tie.is_here)
       continue;
-    const at::Tensor sum =
-        tie.is_home ? sum_up(tie) : tie.ways.front().down.receive().tensors.at(0);
+    const at::Tensor sum = tie.is_home ? sum_up(tie) : receive_sum(tie);
     if (sum.defined())
       for (const Tie::Place& place : tie.places)
         if (place.here.defined())
-          store_.accumulate(place.here, sum.clone(), 1);
+          give(place.here, sum);
   }
   step_.clear();
 }

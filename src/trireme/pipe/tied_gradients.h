@@ -1,7 +1,7 @@
 // Sums the gradients of parameters that several stages have.
 #pragma once
-#include <optional>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "trireme/autograd/gradient_store.h"
@@ -14,6 +14,9 @@ namespace trireme::pipe {
 
 /// A store that keeps the gradients of tied parameters apart until the step is over,
 /// since only what this step has added may be summed. All others go on to `store`.
+/// Sums of float16 and bfloat16 are taken in float32, over microbatches and over
+/// places, and rounded once. Gradients may be sparse. Post-accumulate hooks of tied
+/// parameters are called once a step, when their sum is there.
 class TiedGradients final : public autograd::GradientStore {
  public:
   /// Makes the values equal to those of the first place. InvalidArgument on all ranks
@@ -32,6 +35,9 @@ class TiedGradients final : public autograd::GradientStore {
     store_.set(leaf, gradient);
   }
   bool is_grad_field() const override { return store_.is_grad_field(); }
+  bool holds_back(const at::Tensor& leaf) const override {
+    return is_tied_.contains(leaf.unsafeGetTensorImpl());
+  }
 
   /// Adds up what the step has left on all ranks, in the order of the places, and adds
   /// the sum to each place's gradient.
@@ -61,14 +67,17 @@ class TiedGradients final : public autograd::GradientStore {
     bool is_here = false;
   };
   void equalise(const Tie& tie) const;
-  at::Tensor sum_up(const Tie& tie);
-  std::vector<at::Tensor> own_gradients(const Tie& tie);
+  at::Tensor sum_up(const Tie& tie) const;
+  at::Tensor receive_sum(const Tie& tie) const;
+  std::vector<at::Tensor> own_gradients(const Tie& tie) const;
+  void give(const at::Tensor& leaf, const at::Tensor& sum);
 
   autograd::GradientStore& store_;
   std::vector<Tie> ties_;
   std::vector<at::Tensor> leaves_;
-  std::unordered_map<c10::TensorImpl*, bool> is_tied_;
-  autograd::GradientMap step_;
+  std::unordered_set<c10::TensorImpl*> is_tied_;
+  /// What this step has added so far.
+  std::unordered_map<c10::TensorImpl*, at::Tensor> step_;
 };
 
 }  // namespace trireme::pipe

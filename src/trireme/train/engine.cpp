@@ -117,8 +117,10 @@ void Engine::make_sync() {
 
 void Engine::make_pipeline(const model::ModelPlan& plan, const Config& config) {
   std::vector<pipe::Stage> stages;
-  for (size_t i = 0; i < stages_.size(); ++i)
+  for (size_t i = 0; i < stages_.size(); ++i) {
     stages.push_back({stages_[i], pipe::make_stage(layers_[i])});
+    stages.back().module->allow_overlap(plan.may_overlap);
+  }
   const auto tied = model::tied_places(plan, layout_.layers);
   pipe::PipelineOptions options;
   options.custom = layout_.schedule;
