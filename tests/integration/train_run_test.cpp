@@ -130,6 +130,15 @@ TEST_F(TrainRunProcs, EndsAtOnceWhenARankIsKilledWhileItStarts) {
   EXPECT_NE(ending.exit_code, 75);
 }
 
+TEST_F(TrainRunProcs, EndsWithACheckpointWhenAStepIsNotFinite) {
+  // Finite weights of 1e28, which no step can be taken from.
+  EXPECT_EQ(run(train({"--training.steps", "20", "--optimizer.lr", "1e30"})), 1);
+  expect(err_, "expected a finite loss and finite gradients in step 2");
+  const auto latest = ckpt::latest_checkpoint(run_ / "checkpoint");
+  ASSERT_TRUE(latest);
+  EXPECT_EQ(latest->filename(), "step-1");
+}
+
 TEST_F(TrainRunProcs, EndsWithAReasonWhenOneRankIsKilledAndGoesOn) {
   Launched launched(train_on());
   ASSERT_TRUE(launched.complains("loss ", 3)) << launched.err();

@@ -51,7 +51,8 @@ double time_layout(
       mesh,
       plan,
       first_layout(config, degrees, shape, estimate_layers(plan, config, shape)),
-      config);
+      config,
+      FirstWeights::Zeros);
   data::TokenBatch batch = make_up(config, plan, degrees.dp);
   batch.first_sample = mesh.coordinate("dp") * batch.inputs.size(0);
   double best = 0;
