@@ -30,16 +30,14 @@ MeshRank::MeshRank(const Problem& whole, const comm::Group& world, const Maker& 
   problem.batch = share_of(whole.batch, mesh.coordinate("dp"));
   const auto owners = place_stages(problem, mesh.size("pp"));
   std::vector<Stage> mine;
-  std::vector<dp::StageParameters> parameters;
   for (const int stage : sched::stages_of(owners, mesh["pp"].rank())) {
     mine.push_back({stage, model[index(stage)]});
     mine.back().module->allow_overlap(problem.may_overlap);
-    auto& its = parameters.emplace_back(dp::StageParameters{stage, {}});
-    for (const auto& [name, tensor] : model[index(stage)]->parameters())
-      its.parameters.push_back({name, tensor});
   }
   sync = std::make_shared<dp::StageSync>(
-      parameters, mesh["dp"], dp::DataParallelOptions{.bucket_bytes = 64});
+      stage_parameters<dp::StageParameters>(mine),
+      mesh["dp"],
+      dp::DataParallelOptions{.bucket_bytes = 64});
   problem.options.sync = sync;
   pipeline =
       std::make_unique<Pipeline>(mine, mesh["pp"], problem.loss, problem.options);
