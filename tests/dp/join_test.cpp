@@ -6,6 +6,7 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 #include <torch/nn/modules/batchnorm.h>
+#include <torch/nn/modules/embedding.h>
 
 #include "small_net.h"
 #include "trireme/comm/collectives.h"
@@ -370,7 +371,20 @@ TEST(JoinRanks, WhatCannotBeJoined) {
     DataParallelOptions options;
     options.buffers.after_forward = true;
     DataParallel model(net, group, options);
-    EXPECT_THROW(join({&model.replica()}, [] {}), NotSupported);
+    EXPECT_TRUE(testing::contains(
+        message_of<NotSupported>([&] { join({&model.replica()}, [] {}); }),
+        "after_forward"));
+    DataParallelOptions delays;
+    delays.delay = {"0.weight"};
+    DataParallel delayed(small_net(), group, delays);
+    EXPECT_TRUE(testing::contains(
+        message_of<NotSupported>([&] { join({&delayed.replica()}, [] {}); }),
+        "`delay`"));
+    DataParallel rows(
+        torch::nn::Embedding(torch::nn::EmbeddingOptions(4, 2).sparse(true)), group);
+    EXPECT_TRUE(testing::contains(
+        message_of<NotSupported>([&] { join({&rows.replica()}, [] {}); }),
+        "sparse ones only"));
   });
 }
 

@@ -16,7 +16,7 @@ std::shared_ptr<CommHook> make_allreduce_hook();
 /// rank's own value does (65504); a sum, or a mean by weight, can, and bfloat16 is
 /// safer then.
 ///
-/// It only replaces the buffer for the hooks behind it, so it goes together with them:
+/// It only replaces the buffer for the hooks after it, so it goes together with them:
 ///
 ///     {.hooks = {dp::make_fp16_hook(), dp::make_power_sgd_hook()}}
 std::shared_ptr<CommHook> make_fp16_hook();

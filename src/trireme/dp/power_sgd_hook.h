@@ -40,7 +40,7 @@ struct PowerSgdOptions {
 /// round of a bucket: P = M Q is reduced and made orthogonal, Q = M^T P is reduced, and
 /// P Q^T is the gradient. Three reductions a bucket, whatever the number of parameters.
 ///
-/// It takes the place of the reduction: from start_round on, hooks behind it are not
+/// It takes the place of the reduction: from start_round on, hooks after it are not
 /// run. Means, sums and means by weight all work, because both reductions are linear.
 /// All ranks get the same bits. A gradient with NaN or infinity comes out as NaN and
 /// leaves nothing behind for later rounds.

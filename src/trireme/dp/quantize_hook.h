@@ -18,7 +18,7 @@ struct QuantizeOptions {
 };
 
 /// Sends a byte for each number, with a least value and a step for every 512 of them.
-/// It takes the place of the reduction: hooks behind it are not run.
+/// It takes the place of the reduction: hooks after it are not run.
 ///
 ///     {.hooks = {dp::make_quantize_hook({.error_feedback = true})}}
 ///

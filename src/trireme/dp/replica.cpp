@@ -355,14 +355,18 @@ void Replica::begin_join(const JoinOptions& options) {
       !buffers().empty())
     throw NotSupported(
         "[dp] expected buffers that are made equal before forward for a join, got "
-        "after_forward; ranks without inputs have no forward");
+        "after_forward; leave it out, since ranks without inputs have no forward");
   const auto& parameters = reducer_->parameters();
   if (std::all_of(parameters.begin(), parameters.end(), [](const Parameter& parameter) {
         return parameter.sparse;
       }))
     throw NotSupported(
         "[dp] expected a parameter with dense gradients for a join, since what ranks "
-        "have to know rides on those; got sparse ones only");
+        "have to know rides on those, got sparse ones only; add a dense one");
+  if (delayed_)
+    throw NotSupported(
+        "[dp] expected no parameters in `delay` for a join, got some; ranks without "
+        "inputs do not call reduce_delayed(), so reduce them in backward");
   reducer_->set_join(options);
   joins_ = true;
   if (reducer_->rounds() > buffers_round_)

@@ -1,5 +1,6 @@
 #include "trireme/dp/riders.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
@@ -11,6 +12,11 @@ namespace trireme::dp {
 
 void write_flags(const at::Tensor& riders, std::span<const uint8_t> flags) {
   TRIREME_ASSERT(riders.numel() == static_cast<int64_t>(flags.size()));
+  // The way through the dispatcher costs more than a few flags.
+  if (riders.scalar_type() == at::kFloat && riders.is_contiguous()) {
+    std::copy(flags.begin(), flags.end(), riders.mutable_data_ptr<float>());
+    return;
+  }
   at::Tensor bytes = at::empty({riders.numel()}, at::TensorOptions().dtype(at::kByte));
   if (!flags.empty())
     std::memcpy(bytes.mutable_data_ptr(), flags.data(), flags.size());
@@ -18,13 +24,17 @@ void write_flags(const at::Tensor& riders, std::span<const uint8_t> flags) {
 }
 
 std::vector<int64_t> read_counts(const at::Tensor& riders, int ranks_of_mean) {
+  const auto read = [&](const auto* values) {
+    std::vector<int64_t> counts(static_cast<size_t>(riders.numel()));
+    for (size_t i = 0; i < counts.size(); ++i)
+      counts[i] = std::llround(static_cast<double>(values[i]) * ranks_of_mean);
+    return counts;
+  };
+  if (riders.scalar_type() == at::kFloat && riders.is_contiguous())
+    return read(riders.const_data_ptr<float>());
   const at::Tensor wide =
       (riders.is_complex() ? at::real(riders) : riders).to(at::kDouble).contiguous();
-  const auto* values = wide.const_data_ptr<double>();
-  std::vector<int64_t> counts(static_cast<size_t>(riders.numel()));
-  for (size_t i = 0; i < counts.size(); ++i)
-    counts[i] = std::llround(values[i] * ranks_of_mean);
-  return counts;
+  return read(wide.const_data_ptr<double>());
 }
 
 void append_bits(std::vector<uint8_t>& flags, int64_t count) {

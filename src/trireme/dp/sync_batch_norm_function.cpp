@@ -156,8 +156,8 @@ class SyncBatchNormBackward : public autograd::Node {
 variable_list SyncBatchNormBackward::apply(variable_list&& gradients) {
   if (c10::GradMode::is_enabled())
     throw NotSupported(
-        "[dp] SyncBatchNorm has first derivatives only, and this backward was to be "
-        "differentiated again; run it without create_graph");
+        "[dp] expected a backward of SyncBatchNorm that is not differentiated again, "
+        "got create_graph; run it without");
   const at::Tensor saved = x_.unpack(), weight = weight_.unpack();
   const at::Tensor x = to_compute_type(saved);
   const at::Tensor gradient =
