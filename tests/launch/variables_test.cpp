@@ -46,6 +46,7 @@ TEST(RankVariables, AreThoseOfTorchrun) {
       {"TORCHELASTIC_RUN_ID", "job 7"},
       {"TORCHELASTIC_USE_AGENT_STORE", "False"},
       {"TORCH_NCCL_ASYNC_ERROR_HANDLING", "1"},
+      {"GLIBC_TUNABLES", "glibc.malloc.hugetlb=1"},
       {"OMP_NUM_THREADS", "3"}};
   EXPECT_EQ(all, wanted);
 }
@@ -90,11 +91,15 @@ TEST(RankVariables, WinOverWhatWasSetBefore) {
   EXPECT_EQ(all.at("EMPTY"), "");
 }
 
-TEST(RankVariables, LeaveTheNumberOfThreadsThatSomebodyHasSet) {
+TEST(RankVariables, LeaveWhatSomebodyHasSet) {
   const Environment five{{"OMP_NUM_THREADS", "5"}};
   EXPECT_EQ(rank_variables(place(), 0, five, {}).at("OMP_NUM_THREADS"), "5");
   const Environment::Variables six{{"OMP_NUM_THREADS", "6"}};
   EXPECT_EQ(rank_variables(place(), 0, five, six).at("OMP_NUM_THREADS"), "6");
+  const Environment tuned{{"GLIBC_TUNABLES", "glibc.malloc.check=3"}};
+  EXPECT_EQ(
+      rank_variables(place(), 0, tuned, {}).at("GLIBC_TUNABLES"),
+      "glibc.malloc.check=3");
 }
 
 TEST(RankVariables, GiveEachRankAtLeastOneThread) {

@@ -5,15 +5,16 @@
 #include <poll.h>
 #include <signal.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <thread>
 #include <unistd.h>
 
 #include "trireme/core/error.h"
-#include "trireme/core/exec.h"
+#include "trireme/core/file_descriptor.h"
 #include "trireme/core/machine.h"
+#include "trireme/launch/program.h"
+#include "trireme/launch/rank_process.h"
 #include "trireme/launch/variables.h"
 
 namespace trireme::bench {
@@ -75,31 +76,27 @@ void WorkerTeam::start(const WorkerStart& start) {
   int sockets[2];
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets) != 0)
     system_failed("connect to a worker");
-  // Nothing may be allocated between fork and exec: another thread may hold the heap's
-  // lock.
-  const auto lines = variable_lines(Environment::of_process().merged(start.variables));
-  const auto arguments = exec_pointers(start.command);
-  const auto variables = exec_pointers(lines);
-  const pid_t parent = ::getpid();
-  const pid_t pid = ::fork();
-  if (pid == 0) {
-    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (::getppid() != parent)
-      ::_exit(1);
-    ::dup2(sockets[1], STDIN_FILENO);
-    ::dup2(sockets[1], STDOUT_FILENO);
-    ::dup2(log_, STDERR_FILENO);
-    ::execvpe(arguments[0], arguments.data(), variables.data());
-    exec_failed("", arguments[0]);
-  }
-  const int code = errno;
-  ::close(sockets[1]);
-  if (pid < 0) {
-    ::close(sockets[0]);
-    errno = code;
-    system_failed("start a worker");
-  }
-  workers_.push_back({.pid = pid, .socket = sockets[0], .unread = {}});
+  FileDescriptor ours(sockets[0]);
+  const FileDescriptor theirs(sockets[1]);
+  const Environment here = Environment::of_process();
+  const std::string& name = start.command.at(0);
+  const launch::RankBody body{
+      .program = name.find('/') != std::string::npos
+                     ? name
+                     : launch::find_program(name, here.find("PATH").value_or("")),
+      .arguments = start.command,
+      .function = {}};
+  const pid_t pid = launch::start_rank(
+      {.rank = static_cast<int>(workers_.size()),
+       .body = &body,
+       .variables = here.merged(start.variables),
+       .cpus = {},
+       .in = theirs.get(),
+       .out = theirs.get(),
+       .err = log_,
+       .leave = {}},
+      launch::ProcessState::now());
+  workers_.push_back({.pid = pid, .socket = ours.release(), .unread = {}});
 }
 
 Rows WorkerTeam::ask(const std::string& line, std::chrono::milliseconds limit) {

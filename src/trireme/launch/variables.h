@@ -21,8 +21,8 @@ struct JobPlace {
 };
 
 /// The variables of one rank: those of this process, over them `extra`, over both what
-/// torchrun would set. OMP_NUM_THREADS (and OMP_WAIT_POLICY, which is set where ranks
-/// outnumber cores) stays as it is where somebody has set it.
+/// torchrun would set. OMP_NUM_THREADS, OMP_WAIT_POLICY (which is set where ranks
+/// outnumber cores) and GLIBC_TUNABLES stay as they are where somebody has set them.
 ///
 ///     rank_variables(place, 2, Environment::of_process(), {})["RANK"];   // "2"
 Environment::Variables rank_variables(

@@ -165,6 +165,72 @@ TEST_F(StagingTest, PlacesWithinAStepDoNotOverlapAndStayInside) {
   EXPECT_THROW(steps_.stage(steps_.half_bytes() + 1), InternalError);
 }
 
+/// Memory that has no block of some size for one of the ranks.
+class ScarceHeap : public PrivateHeap {
+ public:
+  uint64_t allocate(size_t bytes) override {
+    if (bytes >= too_much && --left < 0)
+      throw InvalidArgument("[comm] expected memory, got none");
+    return PrivateHeap::allocate(bytes);
+  }
+  std::atomic<size_t> too_much = ~size_t{0};
+  std::atomic<int> left = 0;
+};
+
+constexpr size_t kAllStaging = size_t{4} << 20;
+const Collective kLargeSum{
+    .kind = CollectiveKind::AllReduce,
+    .dtype = c10::ScalarType::Float,
+    .count = 300'000};
+
+// Every rank gives ones, and all get how many they are.
+void sum_ones(SharedEngine& engine) {
+  std::vector<float> data(static_cast<size_t>(kLargeSum.count), 1);
+  const Piece piece{
+      .data = reinterpret_cast<std::byte*>(data.data()),
+      .bytes = data.size() * sizeof(float)};
+  Collective call = kLargeSum;
+  call.give = call.take = {&piece, 1};
+  engine.run(call, in_time());
+  EXPECT_EQ(data.front(), static_cast<float>(engine.size()));
+  EXPECT_EQ(data.back(), static_cast<float>(engine.size()));
+}
+
+TEST(GroupStepsRanks, TakeTheirWholeStagingWithTheFirstCallThatNeedsIt) {
+  const auto memory = std::make_shared<ScarceHeap>();
+  memory->too_much = kAllStaging;  // nobody may take it yet
+  run_staged(
+      3,
+      [&](SharedEngine& engine) {
+        engine.run({.kind = CollectiveKind::Barrier}, in_time());
+        memory->left = 3;  // one block a rank, and no second one
+        engine.run({.kind = CollectiveKind::Barrier}, in_time());
+        sum_ones(engine);
+        sum_ones(engine);
+      },
+      {.staging_bytes = kAllStaging, .memory = memory});
+}
+
+TEST(GroupStepsRanks, FailTogetherWhereOneHasNoMemoryForMoreStaging) {
+  const auto memory = std::make_shared<ScarceHeap>();
+  memory->too_much = kAllStaging;
+  memory->left = 2;
+  std::atomic<int> without{0};
+  run_staged(
+      3,
+      [&](SharedEngine& engine) {
+        const std::string what =
+            testing::message_of<InvalidArgument>([&] { sum_ones(engine); });
+        without += what == "[comm] expected memory, got none";
+        engine.run({.kind = CollectiveKind::Barrier}, in_time());
+        memory->left = 3;
+        engine.run({.kind = CollectiveKind::Barrier}, in_time());
+        sum_ones(engine);
+      },
+      {.staging_bytes = kAllStaging, .memory = memory});
+  EXPECT_EQ(without.load(), 1) << "the others hear of it";
+}
+
 TEST_F(StagingTest, RefusesWorkOnceTheWorldHasStopped) {
   world_->stop(0, "over");
   EXPECT_THROW(steps_.begin({}, deadline_), PeerError);

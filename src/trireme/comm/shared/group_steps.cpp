@@ -1,7 +1,9 @@
 #include "trireme/comm/shared/group_steps.h"
 
+#include <algorithm>
 #include <cstring>
 #include <new>
+#include <utility>
 
 #include "trireme/comm/wait_budget.h"
 #include "trireme/core/error.h"
@@ -31,25 +33,39 @@ GroupSteps::GroupSteps(
       control_(world_->memory().as<GroupControl>(control)),
       members_(std::move(members)),
       rank_(rank),
-      half_bytes_(world_->setup().staging_bytes / 2),
       // Nobody passes a step before we come, so this is where the group begins.
       step_(control_->meeting.step.value.load(std::memory_order_acquire)),
       deadline_(&deadline) {
   memory().reclaim();
+  const size_t first = std::min(kFirstStaging, world_->setup().staging_bytes);
+  if (const std::exception_ptr error = share_staging(first / 2)) {
+    depart();
+    std::rethrow_exception(error);
+  }
+}
+
+// Takes staging together with all members. If one has no memory for it, all keep what
+// they had, and get what to throw.
+std::exception_ptr GroupSteps::share_staging(size_t half_bytes) {
+  uint64_t fresh = kNoStaging;
   std::exception_ptr no_memory;
   try {
-    staging_offset_ = memory().allocate(2 * half_bytes_);
+    fresh = memory().allocate(2 * half_bytes);
   } catch (...) {
     no_memory = std::current_exception();  // the others are on their way: tell them
   }
-  control_->staging(rank_, size()).store(staging_offset_, std::memory_order_relaxed);
+  control_->staging(rank_, size()).store(fresh, std::memory_order_relaxed);
+  const auto give_back = [this](uint64_t staging) {
+    if (staging != kNoStaging)
+      memory().release(staging);
+  };
   try {
     meet();
   } catch (...) {
-    if (!no_memory)
-      memory().release(staging_offset_);
+    give_back(fresh);
     throw;
   }
+  std::vector<std::byte*> stagings;
   std::vector<int> without;
   for (int peer = 0; peer < size(); ++peer) {
     const uint64_t staging =
@@ -57,21 +73,35 @@ GroupSteps::GroupSteps(
     if (staging == kNoStaging)
       without.push_back(members_[static_cast<size_t>(peer)]);
     else
-      stagings_.push_back(memory().at(staging));
+      stagings.push_back(memory().at(staging));
   }
-  if (without.empty())
-    return;
-  depart();
+  if (without.empty()) {
+    // Nobody reads the old staging any more: all have come here, in this very call.
+    give_back(std::exchange(staging_offset_, fresh));
+    stagings_ = std::move(stagings);
+    half_bytes_ = half_bytes;
+    used_[0] = used_[1] = 0;
+    return nullptr;
+  }
+  give_back(fresh);
   if (no_memory)
-    std::rethrow_exception(no_memory);
-  throw InvalidArgument(text(
+    return no_memory;
+  return std::make_exception_ptr(InvalidArgument(text(
       "[comm] expected ",
-      2 * half_bytes_,
+      2 * half_bytes,
       " bytes of shared memory on every rank of ",
       group_text(members_, world_->size()),
       ", but there are none on ",
       rank_list(without),
-      "; see what it says of it"));
+      "; see what it says of it")));
+}
+
+size_t GroupSteps::whole_half() {
+  const size_t whole = world_->setup().staging_bytes / 2;
+  if (half_bytes_ < whole)
+    if (const std::exception_ptr error = share_staging(whole))
+      std::rethrow_exception(error);
+  return half_bytes_;
 }
 
 GroupSteps::~GroupSteps() {

@@ -101,6 +101,11 @@ class GroupSteps : private WaitGuard {
     return stagings_[static_cast<size_t>(peer)] + place;
   }
   size_t half_bytes() const { return half_bytes_; }
+  /// half_bytes() once this group has all the staging that it may have. At first it has
+  /// little, since many groups never need more; all ranks take the rest together, in
+  /// the first call that does, after they have entered it. InvalidArgument on all of
+  /// them if one has no memory for it.
+  size_t whole_half();
 
  private:
   CallSlot& slot_of(uint32_t step, int peer) const {
@@ -109,12 +114,15 @@ class GroupSteps : private WaitGuard {
   bool arrive();
   bool nobody_inside() const;
   void depart();
+  std::exception_ptr share_staging(size_t half_bytes);
   std::exception_ptr trouble() const override;
   void spinning() const override { world_->settle(); }
   std::string notes_of(const std::vector<int>& ranks) const;
   [[noreturn]] void time_out();
   void compare_calls();
 
+  /// Enough for calls that are staged before the first step, in several places.
+  static constexpr size_t kFirstStaging = size_t{512} << 10;
   /// What a rank publishes that has no memory for its staging.
   static constexpr uint64_t kNoStaging = ~uint64_t{0};
 
@@ -123,7 +131,7 @@ class GroupSteps : private WaitGuard {
   GroupControl* control_;
   std::vector<int> members_;
   int rank_;
-  size_t half_bytes_;
+  size_t half_bytes_ = 0;
   uint64_t staging_offset_ = kNoStaging;
   std::vector<std::byte*> stagings_;
   size_t used_[2] = {0, 0};

@@ -90,7 +90,7 @@ void run_move(GroupSteps& steps, const Collective& call) {
     return steps.meet_to_part();
   }
   take_own(call, steps.rank());
-  const size_t room = std::min(kChunk, steps.half_bytes());
+  const size_t room = std::min(kChunk, steps.whole_half());
   const size_t window = std::max(kLine, room / move.pieces() / kLine * kLine);
   for (size_t at = 0; at < move.longest; at += window) {
     const size_t place = steps.stage(window * move.pieces());

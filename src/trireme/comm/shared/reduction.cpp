@@ -71,7 +71,7 @@ void reduce_in_place(
 
 // Two ranks: each copies a chunk in, and sums the peer's with its own.
 void reduce_pair(const Reduction& r) {
-  const size_t chunk = std::min(kPairChunk, r.steps.half_bytes());
+  const size_t chunk = std::min(kPairChunk, r.steps.whole_half());
   const int peer = 1 - r.rank();
   const bool peer_wants = r.wanted_by(peer);
   for (size_t at = 0; at < r.bytes(); at += chunk) {
@@ -93,7 +93,7 @@ void reduce_pair(const Reduction& r) {
 // stages chunk t, reduces its shard of chunk t - 1, and collects the results of chunk t
 // - 2.
 void reduce_many(const Reduction& r) {
-  const size_t room = r.steps.half_bytes();
+  const size_t room = r.steps.whole_half();
   const size_t chunk =
       std::min(kManyChunk, room / 2 / kShardAlignment * kShardAlignment);
   const size_t chunks = (r.bytes() + chunk - 1) / chunk;
@@ -176,7 +176,7 @@ void run_reduce_scatter(const Reduction& r, const Collective& call) {
   }
   const size_t window = std::max(
       kShardAlignment,
-      std::min(kManyChunk, r.steps.half_bytes()) / ranks / kShardAlignment *
+      std::min(kManyChunk, r.steps.whole_half()) / ranks / kShardAlignment *
           kShardAlignment);
   for (size_t at = 0; at < r.bytes(); at += window) {
     const size_t length = std::min(window, r.bytes() - at);
