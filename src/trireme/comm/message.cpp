@@ -53,14 +53,23 @@ Dims usual_strides(at::IntArrayRef sizes) {
   return strides;
 }
 
+bool are_usual(at::IntArrayRef sizes, at::IntArrayRef strides) {
+  int64_t step = 1;
+  for (size_t i = sizes.size(); i-- > 0; step *= sizes[i])
+    if (strides[i] != step)
+      return false;
+  return true;
+}
+
 // How a tensor lies in a message: as it is if that leaves no gaps, else without them.
-Dims dense_strides(const at::Tensor& tensor) {
-  if (tensor.numel() == 0)
-    return usual_strides(tensor.sizes());
+// Empty for the usual strides, which need not be written down.
+Dims unusual_strides(const at::Tensor& tensor) {
+  if (tensor.numel() == 0 || are_usual(tensor.sizes(), tensor.strides()))
+    return {};
   if (tensor.is_non_overlapping_and_dense())
     return Dims(tensor.strides().begin(), tensor.strides().end());
-  const auto strides = at::infer_dense_strides(tensor.sizes(), tensor.strides());
-  return Dims(strides.begin(), strides.end());
+  const auto dense = at::infer_dense_strides(tensor.sizes(), tensor.strides());
+  return are_usual(tensor.sizes(), dense) ? Dims() : Dims(dense.begin(), dense.end());
 }
 
 // Whether these strides place the elements side by side, without gaps or overlaps.
@@ -102,6 +111,23 @@ void check_can_travel(const at::Tensor& tensor, size_t index) {
         " at position ",
         index,
         "; reshape it before sending"));
+}
+
+void write_elements(const at::Tensor& tensor, const Dims& strides, std::byte* out) {
+  const bool as_it_lies = strides.empty()
+                              ? tensor.is_contiguous()
+                              : tensor.strides() == at::IntArrayRef(strides);
+  if (tensor.numel() == 0)
+    return;
+  if (as_it_lies && !tensor.is_conj() && !tensor.is_neg())
+    std::memcpy(out, tensor.const_data_ptr(), tensor.nbytes());
+  else
+    at::from_blob(
+        out,
+        tensor.sizes(),
+        strides.empty() ? usual_strides(tensor.sizes()) : strides,
+        tensor.options().requires_grad(false))
+        .copy_(tensor.detach());
 }
 
 template <class T>
@@ -217,9 +243,8 @@ MessageLayout measure(const Message& message) {
     if (!tensor.defined())
       continue;
     check_can_travel(tensor, i);
-    const size_t dims = static_cast<size_t>(tensor.dim());
-    const bool unusual = dense_strides(tensor) != usual_strides(tensor.sizes());
-    description += sizeof(int64_t) * (unusual ? 2 * dims : dims);
+    description += sizeof(int64_t) *
+                   (static_cast<size_t>(tensor.dim()) + unusual_strides(tensor).size());
     layout.total_bytes += padded(tensor.nbytes());
   }
   layout.description_bytes = padded(description);
@@ -242,29 +267,21 @@ void encode(const Message& message, const MessageLayout& layout, std::byte* cons
       put(cursor, TensorRecord{});
       continue;
     }
-    const Dims strides = dense_strides(tensor);
-    const bool unusual = strides != usual_strides(tensor.sizes());
+    const Dims strides = unusual_strides(tensor);
     put(cursor,
         TensorRecord{
             static_cast<uint8_t>(
                 kPresent | (tensor.requires_grad() ? kRequiresGrad : 0) |
-                (unusual ? kStrides : 0)),
+                (strides.empty() ? 0 : kStrides)),
             static_cast<uint8_t>(tensor.scalar_type()),
             static_cast<uint16_t>(tensor.dim()),
             0,
             offset});
     for (const int64_t size : tensor.sizes())
       put(cursor, size);
-    if (unusual)
-      for (const int64_t stride : strides)
-        put(cursor, stride);
-    if (tensor.numel() > 0 && tensor.strides() == at::IntArrayRef(strides) &&
-        !tensor.is_conj() && !tensor.is_neg())
-      std::memcpy(out + offset, tensor.const_data_ptr(), tensor.nbytes());
-    else if (tensor.numel() > 0)
-      at::from_blob(
-          out + offset, tensor.sizes(), strides, tensor.options().requires_grad(false))
-          .copy_(tensor.detach());
+    for (const int64_t stride : strides)
+      put(cursor, stride);
+    write_elements(tensor, strides, out + offset);
     offset += padded(tensor.nbytes());
   }
   std::memcpy(cursor, message.header.bytes.data(), message.header.bytes.size());
