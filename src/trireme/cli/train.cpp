@@ -21,6 +21,7 @@
 #include "trireme/train/config_origin.h"
 #include "trireme/train/dry_run.h"
 #include "trireme/train/model_source.h"
+#include "trireme/train/run_folder.h"
 #include "trireme/train/stop_signal.h"
 #include "trireme/train/token_sources.h"
 #include "trireme/train/trainer.h"
@@ -166,8 +167,12 @@ train::LayoutRoom room_of(const train::Config& config, const LaunchEnv& launched
 // that it goes on bit for bit.
 void keep_layout(TrainPlan& plan) {
   const train::Config& config = plan.config;
-  const auto checkpoint = train::find_resume(
-      config, std::filesystem::path(config.job.dump_folder) / config.checkpoint.folder);
+  if (config.checkpoint.resume == "never")
+    return;
+  const std::filesystem::path run = train::find_run_folder(config);
+  if (run.empty() && config.checkpoint.resume == "auto")
+    return;  // there is nothing to go on from yet
+  const auto checkpoint = train::find_resume(config, run / config.checkpoint.folder);
   const auto before = checkpoint ? train::saved_degrees(*checkpoint) : std::nullopt;
   if (!before)
     return;
