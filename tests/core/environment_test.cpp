@@ -49,19 +49,21 @@ TEST(Environment, NamesTheVariableThatIsMissing) {
   const Environment env;
   EXPECT_EQ(
       message_of([&] { env.integer("RANK", 0, 7); }),
-      "[core] wanted RANK to be a whole number from 0 to 7, but it is not set; set it, "
+      "[core] expected RANK to be a whole number from 0 to 7, got none: it is not set; "
+      "set it, "
       "or "
       "start the program with a launcher that does");
   EXPECT_EQ(
       message_of([&] { env.string("HOST"); }),
-      "[core] wanted HOST to be some text, but it is not set; set it, or start the "
+      "[core] expected HOST to be some text, got none: it is not set; set it, or start "
+      "the "
       "program with a launcher that does");
 }
 
 TEST(Environment, NamesTheVariableAndTheValueThatIsWrong) {
   EXPECT_EQ(
       message_of([] { with("4 ").integer("X", 0, 7); }),
-      "[core] wanted X to be a whole number from 0 to 7, got \"4 \"; correct it or "
+      "[core] expected X to be a whole number from 0 to 7, got \"4 \"; correct it or "
       "unset "
       "it");
 }
@@ -112,7 +114,7 @@ TEST(Environment, RejectsAnEmptyString) {
   EXPECT_EQ(with(" a b").string("X"), " a b");
   EXPECT_EQ(
       message_of([] { with("").string("X"); }),
-      "[core] wanted X to be some text, got \"\"; correct it or unset it");
+      "[core] expected X to be some text, got \"\"; correct it or unset it");
 }
 
 TEST(Environment, ReadsSecondsWithDecimals) {
@@ -147,7 +149,7 @@ TEST(Environment, RejectsWhatIsNoTime) {
   }
   EXPECT_EQ(
       message_of([] { with("soon").seconds_or("X", seconds(1), seconds(100)); }),
-      "[core] wanted X to be seconds above 0 and at most 100, as 90 or 0.25, got "
+      "[core] expected X to be seconds above 0 and at most 100, as 90 or 0.25, got "
       "\"soon\"; correct it or unset it");
 }
 

@@ -65,7 +65,7 @@ std::string error_of(const Variables& variables) {
 
 void expect_error(const Variables& variables, const std::string& part) {
   const std::string what = error_of(variables);
-  EXPECT_TRUE(what.starts_with("[core] wanted ")) << what;
+  EXPECT_TRUE(what.starts_with("[core] expected ")) << what;
   EXPECT_NE(what.find(part), std::string::npos) << what << "\n  lacks: " << part;
 }
 
@@ -122,13 +122,12 @@ TEST(LaunchEnv, LocalVariablesAndAddressDefaultWithoutAnAddress) {
 TEST(LaunchEnv, LocalVariablesAreNeededWithAnotherAddress) {
   expect_error(
       without(kTorchrun, {"LOCAL_RANK"}),
-      "wanted LOCAL_RANK, but it is not set while MASTER_ADDR=\"node0\"");
+      "expected LOCAL_RANK, got none: it is not set while MASTER_ADDR=\"node0\"");
   expect_error(
-      without(kTorchrun, {"LOCAL_WORLD_SIZE"}),
-      "wanted LOCAL_WORLD_SIZE, but it is not");
+      without(kTorchrun, {"LOCAL_WORLD_SIZE"}), "expected LOCAL_WORLD_SIZE, got none");
   expect_error(
       changed(without(kTorchrun, {"LOCAL_RANK"}), {{"MASTER_ADDR", "127.evil.org"}}),
-      "wanted LOCAL_RANK, but it is not set");
+      "expected LOCAL_RANK, got none: it is not set");
 }
 
 TEST(LaunchEnv, OneRankNeedsNeitherAddressNorPort) {
@@ -141,7 +140,7 @@ TEST(LaunchEnv, OneRankNeedsNeitherAddressNorPort) {
 
 TEST(LaunchEnv, RankAndWorldSizeNeedEachOther) {
   expect_error(without(kTorchrun, {"WORLD_SIZE"}), "WORLD_SIZE to be a whole number");
-  expect_error(without(kTorchrun, {"RANK"}), "wanted RANK to be a whole number");
+  expect_error(without(kTorchrun, {"RANK"}), "expected RANK to be a whole number");
 }
 
 TEST(LaunchEnv, SeveralHostsNeedAnAddress) {
@@ -173,7 +172,7 @@ TEST(LaunchEnv, NamesEveryValueThatIsWrong) {
       {"TORCHELASTIC_RESTART_COUNT", "-1"}};
   for (const auto& [name, value] : cases) {
     const std::string what = error_of(changed(kTorchrun, {{name, value}}));
-    EXPECT_TRUE(what.starts_with(std::string("[core] wanted ") + name + " to be "))
+    EXPECT_TRUE(what.starts_with(std::string("[core] expected ") + name + " to be "))
         << what;
     EXPECT_NE(what.find(std::string("got \"") + value + "\""), std::string::npos)
         << what;
@@ -183,7 +182,7 @@ TEST(LaunchEnv, NamesEveryValueThatIsWrong) {
 TEST(LaunchEnv, RanksStayBelowTheirSizes) {
   EXPECT_EQ(
       error_of(changed(kTorchrun, {{"RANK", "8"}})),
-      "[core] wanted RANK below WORLD_SIZE=8, got 8; ranks count from 0, so correct "
+      "[core] expected RANK below WORLD_SIZE=8, got 8; ranks count from 0, so correct "
       "one of "
       "the two");
   expect_error(
@@ -224,7 +223,7 @@ TEST(LaunchEnv, OpenMpiTakesTheOldJobIdOrElseNeedsAPort) {
   const Variables bare = without(kOpenMpi, {"PMIX_NAMESPACE"});
   EXPECT_EQ(read(changed(bare, {{"OMPI_MCA_ess_base_jobid", "12"}})).run_id, "12");
   EXPECT_EQ(read(changed(bare, {{"MASTER_PORT", "29500"}})).run_id, "");
-  expect_error(bare, "wanted PMIX_NAMESPACE, OMPI_MCA_ess_base_jobid or MASTER_PORT");
+  expect_error(bare, "expected PMIX_NAMESPACE, OMPI_MCA_ess_base_jobid or MASTER_PORT");
 }
 
 TEST(LaunchEnv, OpenMpiErrorsNameItsOwnVariables) {

@@ -206,7 +206,7 @@ TEST(LogLevels, SaysWhatIsWrong) {
   } catch (const InvalidArgument& error) {
     EXPECT_STREQ(
         error.what(),
-        "[core] wanted TRIREME_LOG as warn or warn,comm=debug with the levels debug, "
+        "[core] expected TRIREME_LOG as warn or warn,comm=debug with the levels debug, "
         "info, warn, error and off, got \"warn,comm=loud\": no level \"loud\"; correct "
         "it or unset it");
   }
@@ -236,7 +236,7 @@ TEST_F(LogAtFirstUse, WarnsOnceOfABadVariableAndUsesTheDefault) {
   EXPECT_EXIT(
       log_and_exit("loud"),
       testing::ExitedWithCode(0),
-      "^\\[trireme core\\] warn: \\[core\\] wanted TRIREME_LOG [^\n]*\"loud\"[^\n]*\n"
+      "^\\[trireme core\\] warn: \\[core\\] expected TRIREME_LOG [^\n]*\"loud\"[^\n]*\n"
       "\\[trireme comm\\] warn: second\n$");
 }
 

@@ -59,7 +59,7 @@ TEST(Slurm, NamesTheVariableThatIsOdd) {
   } catch (const InvalidArgument& error) {
     EXPECT_STREQ(
         error.what(),
-        "[core] wanted TASKS to be tasks per node, as 4, 4(x2) or 2(x3),1, got "
+        "[core] expected TASKS to be tasks per node, as 4, 4(x2) or 2(x3),1, got "
         "\"4x2\"; "
         "start the ranks with srun and leave its variables as they are");
   }
@@ -117,7 +117,7 @@ TEST(Slurm, TasksMustAddUpToTheWorld) {
   } catch (const InvalidArgument& error) {
     EXPECT_STREQ(
         error.what(),
-        "[core] wanted SLURM_TASKS_PER_NODE to add up to SLURM_NTASKS=2, got \"4\"; "
+        "[core] expected SLURM_TASKS_PER_NODE to add up to SLURM_NTASKS=2, got \"4\"; "
         "start "
         "the ranks with srun and leave its variables as they are");
   }

@@ -142,9 +142,9 @@ TEST_F(RunEndsProcs, WithAProgramThatTheKernelDoesNotTake) {
 
 TEST_F(RunEndsProcs, BeforeItBeginsWithoutRanks) {
   EXPECT_EQ(run({"-n", "0"}, {}), 2);
-  expect_err("trireme: [launch] wanted at least one rank, got 0; ");
+  expect_err("trireme: [launch] expected at least one rank, got 0; ");
   EXPECT_EQ(run({"-n", "10000"}, {}), 2);
-  expect_err("trireme: [launch] wanted at most 2048 ranks on one host, got 10000; ");
+  expect_err("trireme: [launch] expected at most 2048 ranks on one host, got 10000; ");
 }
 
 TEST_F(RunEndsProcs, BeforeItBeginsWithoutAPlaceForLogs) {
@@ -153,7 +153,7 @@ TEST_F(RunEndsProcs, BeforeItBeginsWithoutAPlaceForLogs) {
        {(plain / "logs").string(), std::string("/proc/logs")}) {
     EXPECT_EQ(run({"--tee", "3", "--log-dir", where}, {"say=started"}), 2);
     EXPECT_EQ(out_, "");
-    expect_err("trireme: [launch] wanted to write logs to ");
+    expect_err("trireme: [launch] expected to write logs to ");
   }
   EXPECT_EQ(run({"--tee", "3"}, {}, [] { ::setenv("TMPDIR", "/no/such", 1); }), 2);
   expect_err("TMPDIR");
@@ -170,7 +170,7 @@ TEST_F(RunEndsProcs, WhenTheHostHasNoRoomForAllRanks) {
             ::setrlimit(RLIMIT_NOFILE, &few);
           }),
       1);
-  expect_err("trireme: [launch] wanted ");
+  expect_err("trireme: [launch] expected ");
   expect_err("Too many open files");
   EXPECT_LT(watch.passed(), 20s);
 }

@@ -149,7 +149,7 @@ TEST_F(SpawnProcs, AFunctionNeedsAProcessWithOneThread) {
   }
   EXPECT_EQ(
       what,
-      "[launch] wanted to fork ranks from a process with one thread, got 2; call "
+      "[launch] expected to fork ranks from a process with one thread, got 2; call "
       "spawn() earlier, or give it a program");
   EXPECT_EQ(spawn({.ranks = 2}, program({})).exit_code, 0) << "a program does not";
   done = true;
@@ -159,24 +159,27 @@ TEST_F(SpawnProcs, AFunctionNeedsAProcessWithOneThread) {
 TEST_F(SpawnProcs, RefusesWhatCannotBe) {
   const auto command = program({});
   const std::pair<Options, const char*> cases[] = {
-      {{.ranks = 0}, "[launch] wanted at least one rank, got 0; "},
-      {{.ranks = -4}, "[launch] wanted at least one rank, got -4; "},
+      {{.ranks = 0}, "[launch] expected at least one rank, got 0; "},
+      {{.ranks = -4}, "[launch] expected at least one rank, got -4; "},
       {{.ranks = 10'000},
-       "[launch] wanted at most 2048 ranks on one host, got 10000; each is a process "},
-      {{.max_restarts = -1}, "[launch] wanted max_restarts and grace of at least 0"},
-      {{.grace = -1ms}, "[launch] wanted max_restarts and grace of at least 0"},
-      {{.master_port = 65'536}, "[launch] wanted master_port from 1 to 65535"},
-      {{.master_port = -1}, "[launch] wanted master_port from 1 to 65535"},
+       "[launch] expected at most 2048 ranks on one host, got 10000; each is a "
+       "process "},
+      {{.max_restarts = -1}, "[launch] expected max_restarts and grace of at least 0"},
+      {{.grace = -1ms}, "[launch] expected max_restarts and grace of at least 0"},
+      {{.master_port = 65'536}, "[launch] expected master_port from 1 to 65535"},
+      {{.master_port = -1}, "[launch] expected master_port from 1 to 65535"},
       {{.ranks = 2, .tee = {.all = {}, .ranks = {{2, {.out = true}}}}},
-       "[launch] wanted redirects and tee for ranks below 2, got one for rank 2"},
+       "[launch] expected redirects and tee for ranks below 2, got one for rank 2"},
       {{.redirects = {.all = {}, .ranks = {{5, {}}}}},
-       "[launch] wanted redirects and tee for ranks below 1, got one for rank 5"},
+       "[launch] expected redirects and tee for ranks below 1, got one for rank 5"},
       {{.redirects = {.all = {.out = true}}, .log_dir = "/proc/version/logs"},
-       "[launch] wanted to write logs to \"/proc/version/logs\", got "}};
+       "[launch] expected to write logs to \"/proc/version/logs\", got "}};
   for (const auto& [options, wanted] : cases)
     EXPECT_TRUE(refusal(options, command).starts_with(wanted))
         << refusal(options, command);
-  EXPECT_EQ(refusal({}, {}), "[launch] wanted a program to run, got none");
+  EXPECT_EQ(
+      refusal({}, {}),
+      "[launch] expected a program to run, got none; give its name first");
   EXPECT_NE(refusal({}, {"/no/such"}).find("no such file"), std::string::npos);
 }
 

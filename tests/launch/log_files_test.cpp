@@ -63,7 +63,7 @@ TEST(RunFolder, IsRefusedWhereNobodyCanWrite) {
   const fs::path file = folder.write("file", "text");
   for (const fs::path& where : {file, file / "below", fs::path("/proc/logs")}) {
     const std::string what = log_refusal([&] { make_run_folder(where, "job"); });
-    EXPECT_TRUE(what.starts_with("[launch] wanted to write logs to \"")) << what;
+    EXPECT_TRUE(what.starts_with("[launch] expected to write logs to \"")) << what;
     EXPECT_NE(what.find("(--log-dir)"), std::string::npos) << what;
   }
 }

@@ -45,7 +45,7 @@ TEST(StreamChoice, RefusesEverythingElse) {
       ADD_FAILURE() << "took \"" << value << "\"";
     } catch (const InvalidArgument& error) {
       const std::string what = error.what();
-      EXPECT_TRUE(what.starts_with("[launch] wanted --tee to be 0 (none), ")) << what;
+      EXPECT_TRUE(what.starts_with("[launch] expected --tee to be 0 (none), ")) << what;
       EXPECT_TRUE(what.ends_with(text("got \"", value, "\""))) << what;
     }
 }

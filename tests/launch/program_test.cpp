@@ -18,7 +18,7 @@ std::string refusal(const std::string& name, const std::string& path = "/bin") {
   }
 }
 
-const std::string kWanted = "[launch] wanted a program that can be run, got ";
+const std::string kWanted = "[launch] expected a program that can be run, got ";
 
 TEST(FindProgram, TakesAPathAsItIs) {
   const testing::ScratchFolder folder;

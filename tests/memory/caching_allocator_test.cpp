@@ -169,10 +169,11 @@ TEST_F(CachingAllocatorProcs, AnotherAllocatorWithAHigherPriorityIsAnError) {
     try {
       install_caching_allocator();
     } catch (const NotSupported& error) {
-      const bool told = std::string(error.what())
-                            .starts_with(
-                                "[memory] wanted to install the caching allocator with "
-                                "priority 10, but");
+      const bool told =
+          std::string(error.what())
+              .starts_with(
+                  "[memory] expected to install the caching allocator with "
+                  "priority 10, but");
       std::_Exit(told ? 0 : 1);
     }
     std::_Exit(2);

@@ -48,7 +48,7 @@ TEST_F(TorchAllocatorUnit, TooMuchIsAnErrorOfLibtorchsKind) {
   } catch (const c10::OutOfMemoryError& error) {
     const std::string what = error.what_without_backtrace();
     EXPECT_EQ(
-        what.find("[memory] wanted 288230376151711744 bytes for a CPU tensor"), 0u)
+        what.find("[memory] expected 288230376151711744 bytes for a CPU tensor"), 0u)
         << what;
   }
   EXPECT_EQ(stats().live_bytes, live);

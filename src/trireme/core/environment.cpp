@@ -13,17 +13,18 @@ namespace {
 
 [[noreturn]] void throw_missing(std::string_view name, const std::string& wanted) {
   throw InvalidArgument(text(
-      "[core] wanted ",
+      "[core] expected ",
       name,
       " to be ",
       wanted,
-      ", but it is not set; set it, or start the program with a launcher that does"));
+      ", got none: it is not set; set it, or start the program with a launcher that "
+      "does"));
 }
 
 [[noreturn]] void throw_wrong(
     std::string_view name, const std::string& wanted, std::string_view value) {
   throw InvalidArgument(text(
-      "[core] wanted ",
+      "[core] expected ",
       name,
       " to be ",
       wanted,

@@ -48,7 +48,7 @@ std::string read_address(const Environment& env) {
   const auto good = [](unsigned char c) { return c > ' ' && c != 0x7f; };
   if (!std::all_of(address.begin(), address.end(), good)) {
     throw InvalidArgument(text(
-        "[core] wanted MASTER_ADDR to be a host name or address without blanks, got ",
+        "[core] expected MASTER_ADDR to be a host name or address without blanks, got ",
         in_quotes(address),
         "; correct it or unset it"));
   }
@@ -90,7 +90,7 @@ constexpr Names kSlurm{
 void require_below(const char* name, int value, const char* limit_name, int limit) {
   if (value >= limit) {
     throw InvalidArgument(text(
-        "[core] wanted ",
+        "[core] expected ",
         name,
         " below ",
         limit_name,
@@ -106,7 +106,7 @@ void check_consistent(const LaunchEnv& launch, const Names& names) {
   require_below(names.rank, launch.rank, names.world_size, launch.world_size);
   if (launch.local_world_size > launch.world_size) {
     throw InvalidArgument(text(
-        "[core] wanted ",
+        "[core] expected ",
         names.local_world_size,
         " at most ",
         names.world_size,
@@ -131,9 +131,9 @@ int read_local(
   }
   if (!one_host) {
     throw InvalidArgument(text(
-        "[core] wanted ",
+        "[core] expected ",
         name,
-        ", but it is not set while MASTER_ADDR=",
+        ", got none: it is not set while MASTER_ADDR=",
         in_quotes(env.find("MASTER_ADDR").value_or("")),
         " lets ranks be on several hosts; set it, or set MASTER_ADDR=127.0.0.1 if "
         "there is one host"));
@@ -193,7 +193,8 @@ LaunchEnv read_open_mpi(const Environment& env) {
   }
   if (launch.run_id.empty() && launch.world_size > 1 && launch.master_port == 0) {
     throw InvalidArgument(
-        "[core] wanted PMIX_NAMESPACE, OMPI_MCA_ess_base_jobid or MASTER_PORT to tell "
+        "[core] expected PMIX_NAMESPACE, OMPI_MCA_ess_base_jobid or MASTER_PORT to "
+        "tell "
         "this job from others, but none is set; start with mpirun -x "
         "MASTER_PORT=29500");
   }

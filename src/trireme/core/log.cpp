@@ -38,7 +38,7 @@ thread_local Rank this_rank;
 
 [[noreturn]] void throw_bad_levels(std::string_view all, const std::string& why) {
   throw InvalidArgument(text(
-      "[core] wanted TRIREME_LOG as warn or warn,comm=debug with the levels debug, "
+      "[core] expected TRIREME_LOG as warn or warn,comm=debug with the levels debug, "
       "info, "
       "warn, error and off, got ",
       in_quotes(all),

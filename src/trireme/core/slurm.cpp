@@ -56,7 +56,7 @@ void check_total(
     return;
   }
   throw InvalidArgument(text(
-      "[core] wanted ",
+      "[core] expected ",
       name,
       " to add up to SLURM_NTASKS=",
       world_size,
@@ -88,7 +88,7 @@ std::vector<int> parse_slurm_tasks(std::string_view name, std::string_view value
     }
   } while (take(rest, ","));
   throw InvalidArgument(text(
-      "[core] wanted ",
+      "[core] expected ",
       name,
       " to be tasks per node, as 4, 4(x2) or 2(x3),1, got ",
       in_quotes(value),

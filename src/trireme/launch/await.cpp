@@ -121,7 +121,7 @@ SignalScope::SignalScope() : before_(ProcessState::now()) {
   fd_ = ::signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
   if (fd_ < 0) {
     ::pthread_sigmask(SIG_SETMASK, &before_.signals, nullptr);
-    throw Error(text("[launch] wanted a signalfd, got ", errno_text(errno)));
+    throw Error(text("[launch] expected a signalfd, got ", errno_text(errno)));
   }
 }
 
@@ -160,7 +160,8 @@ Outcome await_outcome(const KeeperLink& link) {
   if (!packet.empty())
     return unpack(packet);
   throw Error(text(
-      "[launch] wanted the outcome of the job, but the process that kept its ranks ",
+      "[launch] expected the outcome of the job, got none: the process that kept its "
+      "ranks ",
       WIFSIGNALED(status) ? text("was ended by ", signal_name(WTERMSIG(status)))
                           : text("exited with code ", WEXITSTATUS(status)),
       "; all ranks have been ended"));

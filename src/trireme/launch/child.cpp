@@ -41,7 +41,7 @@ ChildProcess::ChildProcess(const ChildStart& start)
   std::array<int, 2> writing{-1, -1};
   for (size_t i = 0; i < 2; ++i) {
     if (::pipe2(ends.data(), O_CLOEXEC) != 0)
-      throw InternalError(text("[cli] wanted a pipe, got ", errno_text(errno)));
+      throw InternalError(text("[launch] expected a pipe, got ", errno_text(errno)));
     pipes_[i] = ends[0];
     writing[i] = ends[1];
   }
@@ -52,7 +52,7 @@ ChildProcess::ChildProcess(const ChildStart& start)
     return;
   close_pipes();
   throw NotSupported(text(
-      "[cli] wanted to run ",
+      "[launch] expected to run ",
       in_quotes(start.command.empty() ? "" : start.command[0]),
       ", got ",
       errno_text(code)));

@@ -25,19 +25,19 @@ namespace {
 void check(const Options& options) {
   if (options.ranks < 1)
     throw InvalidArgument(text(
-        "[launch] wanted at least one rank, got ",
+        "[launch] expected at least one rank, got ",
         options.ranks,
         "; give the number of ranks with -n"));
   if (options.ranks > kMostRanks)
     throw InvalidArgument(text(
-        "[launch] wanted at most ",
+        "[launch] expected at most ",
         kMostRanks,
         " ranks on one host, got ",
         options.ranks,
         "; each is a process with memory and threads of its own"));
   if (options.max_restarts < 0 || options.grace.count() < 0)
     throw InvalidArgument(text(
-        "[launch] wanted max_restarts and grace of at least 0, got ",
+        "[launch] expected max_restarts and grace of at least 0, got ",
         options.max_restarts,
         " and ",
         options.grace.count(),
@@ -45,14 +45,14 @@ void check(const Options& options) {
   for (const StreamChoice* choice : {&options.redirects, &options.tee})
     if (!choice->ranks.empty() && choice->ranks.rbegin()->first >= options.ranks)
       throw InvalidArgument(text(
-          "[launch] wanted redirects and tee for ranks below ",
+          "[launch] expected redirects and tee for ranks below ",
           options.ranks,
           ", got one for rank ",
           choice->ranks.rbegin()->first));
   constexpr int kMostPort = 65535;
   if (options.master_port < 0 || options.master_port > kMostPort)
     throw InvalidArgument(text(
-        "[launch] wanted master_port from 1 to ",
+        "[launch] expected master_port from 1 to ",
         kMostPort,
         ", or 0 for a free one, got ",
         options.master_port));
@@ -154,7 +154,7 @@ Outcome run(const Options& options, RankBody body) {
   plan.state = signals.before();
   int ends[2];
   if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0)
-    throw Error(text("[launch] wanted a socket, got ", errno_text(errno)));
+    throw Error(text("[launch] expected a socket, got ", errno_text(errno)));
   std::cout.flush();
   std::cerr.flush();
   std::fflush(nullptr);
@@ -168,7 +168,8 @@ Outcome run(const Options& options, RankBody body) {
   ::close(ends[1]);
   if (keeper < 0) {
     ::close(ends[0]);
-    throw Error(text("[launch] wanted a process for the job, got ", errno_text(code)));
+    throw Error(
+        text("[launch] expected a process for the job, got ", errno_text(code)));
   }
   return await_outcome({.keeper = keeper, .socket = ends[0], .signals = signals.fd()});
 }
@@ -188,7 +189,8 @@ size_t thread_count() {
 Outcome spawn(const Options& options, const std::vector<std::string>& command) {
   check(options);
   if (command.empty())
-    throw InvalidArgument("[launch] wanted a program to run, got none");
+    throw InvalidArgument(
+        "[launch] expected a program to run, got none; give its name first");
   const Environment here = Environment::of_process();
   const std::string program =
       find_program(command[0], here.find("PATH").value_or("/usr/bin:/bin"));
@@ -199,7 +201,7 @@ Outcome spawn(const Options& options, const std::function<int(int rank)>& body) 
   check(options);
   if (const size_t threads = thread_count(); threads > 1)
     throw InvalidArgument(text(
-        "[launch] wanted to fork ranks from a process with one thread, got ",
+        "[launch] expected to fork ranks from a process with one thread, got ",
         threads,
         "; call spawn() earlier, or give it a program"));
   return run(options, {.program = {}, .arguments = {}, .function = body});

@@ -12,7 +12,7 @@ namespace {
 
 [[noreturn]] void refuse(const std::filesystem::path& path, const std::string& got) {
   throw InvalidArgument(text(
-      "[launch] wanted to write logs to ",
+      "[launch] expected to write logs to ",
       in_quotes(path.string()),
       ", got ",
       got,

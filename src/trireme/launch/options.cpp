@@ -49,7 +49,7 @@ StreamChoice parse_stream_choice(std::string_view option, std::string_view value
     const size_t comma = rest.find(',');
     if (!add_rank(choice, rest.substr(0, comma)))
       throw InvalidArgument(text(
-          "[launch] wanted ",
+          "[launch] expected ",
           option,
           " to be 0 (none), 1 (stdout), 2 (stderr), 3 (both) or a list by rank as "
           "0:3,1:2, got ",

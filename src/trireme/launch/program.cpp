@@ -25,7 +25,7 @@ std::string obstacle(const std::string& file) {
 
 [[noreturn]] void refuse(const std::string& name, const std::string& got) {
   throw InvalidArgument(text(
-      "[launch] wanted a program that can be run, got ", in_quotes(name), ": ", got));
+      "[launch] expected a program that can be run, got ", in_quotes(name), ": ", got));
 }
 
 }  // namespace

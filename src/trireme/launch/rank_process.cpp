@@ -91,7 +91,7 @@ pid_t start_rank(const RankStart& start, const ProcessState& state) {
   const pid_t pid = ::fork();
   if (pid < 0)
     throw Error(text(
-        "[launch] wanted to start rank ",
+        "[launch] expected to start rank ",
         start.rank,
         ", got ",
         errno_text(errno),

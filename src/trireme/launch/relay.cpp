@@ -25,7 +25,7 @@ void write_all(int file, std::string_view bytes) {
 
 Relay::Relay() : epoll_(::epoll_create1(EPOLL_CLOEXEC)) {
   if (epoll_ < 0)
-    throw Error(text("[launch] wanted an epoll, got ", errno_text(errno)));
+    throw Error(text("[launch] expected an epoll, got ", errno_text(errno)));
 }
 
 Relay::~Relay() {
@@ -44,7 +44,7 @@ void Relay::add(int rank, bool err, int pipe, StreamTarget target) {
   event.events = EPOLLIN;
   event.data.ptr = &stream;  // a map's elements stay where they are
   if (::epoll_ctl(epoll_, EPOLL_CTL_ADD, pipe, &event) != 0)
-    throw Error(text("[launch] wanted to watch a pipe, got ", errno_text(errno)));
+    throw Error(text("[launch] expected to watch a pipe, got ", errno_text(errno)));
 }
 
 void Relay::pass_on() {

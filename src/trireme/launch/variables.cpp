@@ -73,7 +73,7 @@ int free_port() {
     ::close(socket);
   if (!found)
     throw Error(text(
-        "[launch] wanted a free port on 127.0.0.1, got ",
+        "[launch] expected a free port on 127.0.0.1, got ",
         errno_text(code),
         "; is the loopback interface up?"));
   return ntohs(address.sin_port);

@@ -40,7 +40,7 @@ void install_caching_allocator(const CachingAllocatorOptions& options) {
   c10::SetCPUAllocator(&torch_allocator(), kAllocatorPriority);
   if (!caching_allocator_installed()) {
     throw NotSupported(text(
-        "[memory] wanted to install the caching allocator with priority ",
+        "[memory] expected to install the caching allocator with priority ",
         int{kAllocatorPriority},
         ", but another CPU allocator has a higher one; install only one of the two"));
   }

@@ -33,7 +33,7 @@ void tell_profiler(Block& block, std::int64_t change) {
   C10_THROW_ERROR(
       OutOfMemoryError,
       text(
-          "[memory] wanted ",
+          "[memory] expected ",
           bytes,
           " bytes for a CPU tensor, but the system gave none, with ",
           live_bytes(),
