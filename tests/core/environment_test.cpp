@@ -49,13 +49,14 @@ TEST(Environment, NamesTheVariableThatIsMissing) {
   const Environment env;
   EXPECT_EQ(
       message_of([&] { env.integer("RANK", 0, 7); }),
-      "[core] expected RANK to be a whole number from 0 to 7, but it is not set; set "
-      "it, "
+      "[core] expected RANK to be a whole number from 0 to 7, got none: it is not set; "
+      "set it, "
       "or "
       "start the program with a launcher that does");
   EXPECT_EQ(
       message_of([&] { env.string("HOST"); }),
-      "[core] expected HOST to be some text, but it is not set; set it, or start the "
+      "[core] expected HOST to be some text, got none: it is not set; set it, or start "
+      "the "
       "program with a launcher that does");
 }
 

@@ -122,13 +122,12 @@ TEST(LaunchEnv, LocalVariablesAndAddressDefaultWithoutAnAddress) {
 TEST(LaunchEnv, LocalVariablesAreNeededWithAnotherAddress) {
   expect_error(
       without(kTorchrun, {"LOCAL_RANK"}),
-      "expected LOCAL_RANK, but it is not set while MASTER_ADDR=\"node0\"");
+      "expected LOCAL_RANK, got none: it is not set while MASTER_ADDR=\"node0\"");
   expect_error(
-      without(kTorchrun, {"LOCAL_WORLD_SIZE"}),
-      "expected LOCAL_WORLD_SIZE, but it is not");
+      without(kTorchrun, {"LOCAL_WORLD_SIZE"}), "expected LOCAL_WORLD_SIZE, got none");
   expect_error(
       changed(without(kTorchrun, {"LOCAL_RANK"}), {{"MASTER_ADDR", "127.evil.org"}}),
-      "expected LOCAL_RANK, but it is not set");
+      "expected LOCAL_RANK, got none: it is not set");
 }
 
 TEST(LaunchEnv, OneRankNeedsNeitherAddressNorPort) {

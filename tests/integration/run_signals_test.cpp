@@ -116,8 +116,8 @@ TEST_F(RunSignalsProcs, AKilledKeeperLeavesNothingAndIsReported) {
   EXPECT_LT(watch.passed(), 5s);
   EXPECT_EQ(
       launched->err(),
-      "trireme: [launch] expected the outcome of the job, but the process that kept "
-      "its "
+      "trireme: [launch] expected the outcome of the job, got none: the process that "
+      "kept its "
       "ranks was ended by SIGKILL; all ranks have been ended\n");
   EXPECT_TRUE(mark_.found().empty());
 }

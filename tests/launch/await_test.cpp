@@ -72,8 +72,8 @@ TEST(AwaitProcs, ThrowsTheKeepersError) {
 TEST(AwaitProcs, SaysHowAKeeperDied) {
   EXPECT_EQ(
       error_of(fake_keeper([](int) { ::raise(SIGKILL); })),
-      "[launch] expected the outcome of the job, but the process that kept its ranks "
-      "was "
+      "[launch] expected the outcome of the job, got none: the process that kept its "
+      "ranks was "
       "ended by SIGKILL; all ranks have been ended");
   EXPECT_NE(
       error_of(fake_keeper([](int) { ::_exit(4); })).find("exited with code 4; all"),

@@ -177,7 +177,9 @@ TEST_F(SpawnProcs, RefusesWhatCannotBe) {
   for (const auto& [options, wanted] : cases)
     EXPECT_TRUE(refusal(options, command).starts_with(wanted))
         << refusal(options, command);
-  EXPECT_EQ(refusal({}, {}), "[launch] expected a program to run, got none");
+  EXPECT_EQ(
+      refusal({}, {}),
+      "[launch] expected a program to run, got none; give its name first");
   EXPECT_NE(refusal({}, {"/no/such"}).find("no such file"), std::string::npos);
 }
 

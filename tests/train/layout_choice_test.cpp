@@ -108,8 +108,10 @@ TEST(LayoutChoice, EveryCandidateCanRun) {
 TEST(LayoutChoice, KeepsWhatTheConfigSays) {
   for (const LayoutCandidate& one : layouts(with_degrees(2, 0), {.cores = 8}))
     EXPECT_EQ(one.degrees.pp, 2);
-  for (const LayoutCandidate& one : layouts(with_degrees(0, 4), {.cores = 8}))
+  for (const LayoutCandidate& one : layouts(with_degrees(0, 4), {.cores = 8})) {
     EXPECT_EQ(one.degrees.dp, 4);
+    EXPECT_LE(one.degrees.ranks(), 8);
+  }
   const auto both = layouts(with_degrees(2, 8), {.cores = 2});
   ASSERT_EQ(both.size(), 1U);
   EXPECT_EQ(both[0].degrees.ranks(), 16);  // more than there are cores, as asked

@@ -83,6 +83,9 @@ std::vector<std::string> run_command(
   };
   add("--parallelism.pipeline_parallel_degree", run.degrees.pp);
   add("--parallelism.data_parallel_replicate_degree", run.degrees.dp);
+  if (!run.schedule.empty())
+    command.insert(
+        command.end(), {"--parallelism.pipeline_parallel_schedule", run.schedule});
   return command;
 }
 
@@ -150,7 +153,10 @@ Record measure_crowd(const fs::path& program, int ranks, int rounds) {
   const auto speeds = [&](int count) {
     return run_training(
         program,
-        {.batch = 32, .degrees = {.pp = 2, .dp = count / 2}, .cores = kCrowdedCores});
+        {.batch = 32,
+         .degrees = {.pp = 2, .dp = count / 2},
+         .schedule = "1F1B",
+         .cores = kCrowdedCores});
   };
   for (int round = 0; round < rounds; ++round) {
     record.ours.add_round(speeds(ranks));

@@ -15,6 +15,8 @@ struct TrainRun {
   int64_t batch = 16;
   /// What the command line says; 0: left to the program.
   train::Degrees degrees{.pp = 0, .dp = 0};
+  /// Of pipelines; empty: chosen by the program, which takes its time.
+  std::string schedule{};
   /// Steps that count, after a few that warm up.
   int steps = 12;
   /// The cores that it gets; 0: all that this process has.

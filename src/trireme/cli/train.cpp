@@ -169,11 +169,12 @@ train::LayoutRoom room_of(const train::Config& config, const LaunchEnv& launched
 // that it goes on bit for bit.
 void keep_layout(TrainPlan& plan) {
   const train::Config& config = plan.config;
-  const std::string run = train::find_run_folder(config);
+  if (config.checkpoint.resume == "never")
+    return;
+  const std::filesystem::path run = train::find_run_folder(config);
   if (run.empty() && config.checkpoint.resume == "auto")
-    return;  // it begins
-  const auto checkpoint =
-      train::find_resume(config, std::filesystem::path(run) / config.checkpoint.folder);
+    return;  // there is nothing to go on from yet
+  const auto checkpoint = train::find_resume(config, run / config.checkpoint.folder);
   const auto before = checkpoint ? train::saved_degrees(*checkpoint) : std::nullopt;
   if (!before)
     return;

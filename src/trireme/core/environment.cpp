@@ -17,7 +17,8 @@ namespace {
       name,
       " to be ",
       wanted,
-      ", but it is not set; set it, or start the program with a launcher that does"));
+      ", got none: it is not set; set it, or start the program with a launcher that "
+      "does"));
 }
 
 [[noreturn]] void throw_wrong(

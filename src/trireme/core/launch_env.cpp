@@ -133,7 +133,7 @@ int read_local(
     throw InvalidArgument(text(
         "[core] expected ",
         name,
-        ", but it is not set while MASTER_ADDR=",
+        ", got none: it is not set while MASTER_ADDR=",
         in_quotes(env.find("MASTER_ADDR").value_or("")),
         " lets ranks be on several hosts; set it, or set MASTER_ADDR=127.0.0.1 if "
         "there is one host"));

@@ -160,7 +160,8 @@ Outcome await_outcome(const KeeperLink& link) {
   if (!packet.empty())
     return unpack(packet);
   throw Error(text(
-      "[launch] expected the outcome of the job, but the process that kept its ranks ",
+      "[launch] expected the outcome of the job, got none: the process that kept its "
+      "ranks ",
       WIFSIGNALED(status) ? text("was ended by ", signal_name(WTERMSIG(status)))
                           : text("exited with code ", WEXITSTATUS(status)),
       "; all ranks have been ended"));

@@ -25,11 +25,11 @@ constexpr auto kSweepLimit = std::chrono::seconds(5);
 // For the others to notice that a rank has died, and to say what they know of it.
 constexpr auto kListen = std::chrono::seconds(1);
 
-int checked(int fd, const char* wanted) {
+int checked(int fd, const char* what) {
   if (fd < 0)
     throw Error(text(
         "[launch] expected ",
-        wanted,
+        what,
         ", got ",
         errno_text(errno),
         errno == EMFILE ? "; raise the limit of open files (ulimit -n)" : ""));

@@ -189,7 +189,8 @@ size_t thread_count() {
 Outcome spawn(const Options& options, const std::vector<std::string>& command) {
   check(options);
   if (command.empty())
-    throw InvalidArgument("[launch] expected a program to run, got none");
+    throw InvalidArgument(
+        "[launch] expected a program to run, got none; give its name first");
   const Environment here = Environment::of_process();
   const std::string program =
       find_program(command[0], here.find("PATH").value_or("/usr/bin:/bin"));

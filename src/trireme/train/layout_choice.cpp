@@ -55,7 +55,7 @@ std::vector<Degrees> all_degrees(
        ++length)
     for (int copies = std::max(1, dp); copies <= (dp != 0 ? dp : most / length);
          ++copies)
-      if (room.ranks == 0 || length * copies == room.ranks)
+      if (room.ranks != 0 ? length * copies == room.ranks : length * copies <= most)
         all.push_back({.pp = length, .dp = copies});
   return all;
 }
