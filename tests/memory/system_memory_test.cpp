@@ -6,7 +6,7 @@
 
 #include <gtest/gtest.h>
 
-#include "trireme/core/size_class.h"
+#include "trireme/memory/block.h"
 
 namespace trireme::memory {
 namespace {
