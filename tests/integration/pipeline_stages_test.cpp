@@ -170,7 +170,7 @@ TEST(PipelineStagesProcs, StagesMayChangeTheirInputs) {
   problem.model = [] {
     std::vector<StagePtr> model;
     for (const uint64_t stage : {0, 1, 2, 3}) {
-      const at::Tensor w = parameter({kWidth, kWidth}, 80 + stage);
+      const at::Tensor w = parameter({kStageWidth, kStageWidth}, 80 + stage);
       model.push_back(make_stage(
           [w, stage](const Tensors& in) {
             if (stage > 0)

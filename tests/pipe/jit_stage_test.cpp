@@ -2,6 +2,7 @@
 #include "trireme/pipe/jit_stage.h"
 
 #include <ATen/TensorOperators.h>
+#include <torch/csrc/autograd/function.h>
 #include <torch/csrc/jit/api/module.h>
 
 #include "models.h"

@@ -59,7 +59,7 @@ TEST(StepData, TakesItsPartOfABatchThatAllRanksGive) {
   EXPECT_EQ(last.side_inputs.at(1).size(), 4U);
   // What a rank needs must be there all the same.
   EXPECT_NE(
-      refusal([&] {
+      step_data_refusal([&] {
         cut({.inputs = {x}, .on_all_ranks = true}, kLast);
       }).find("expected targets on rank 1"),
       std::string::npos);

@@ -72,7 +72,7 @@ TEST(ModelSource, ValuesOfTheDemoAreNotForLoadedWeights) {
   EXPECT_NO_THROW(check_demo_values(config, describe_model(config, 256)));
   folder.write("model.safetensors", "x");
   const ModelSource source = describe_model(config, 256);
-  const std::string error = error_of([&] { check_demo_values(config, source); });
+  const std::string error = source_error_of([&] { check_demo_values(config, source); });
   EXPECT_NE(
       error.find(
           "training.seq_len 128 (the model takes up to 256), optimizer.lr 0.004;"),
