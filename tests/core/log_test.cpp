@@ -235,7 +235,7 @@ TEST_F(LogAtFirstUse, ReadsTheVariableAndWritesToStderr) {
 TEST_F(LogAtFirstUse, WarnsOnceOfABadVariableAndUsesTheDefault) {
   EXPECT_EXIT(
       log_and_exit("loud"),
-      testing::ExitedWithCode(0),
+      ::testing::ExitedWithCode(0),
       "^\\[trireme core\\] warn: \\[core\\] expected TRIREME_LOG [^\n]*\"loud\"[^\n]*\n"
       "\\[trireme comm\\] warn: second\n$");
 }
