@@ -54,7 +54,7 @@ class MpiFailure(unittest.TestCase):
     def test_a_rank_that_does_not_come_is_named(self):
         self.expect_end(
             "miss", "[comm] rank 0 of 2 stopped the world: expected 2 ranks at all_reduce sum "
-            "float32[3] within 700 ms, but rank 1 did not come; look at")
+            "float32[3] of the world within 700 ms, but rank 1 did not come; look at")
 
     def test_a_rank_that_does_not_start_ends_the_job(self):
         self.expect_end("miss_start", "[comm] rank 0 of 2 stopped: expected all ranks at the "
