@@ -168,7 +168,7 @@ TEST(PipelineBadInputProcs, SkipOfAnOutputThatIsNotThere) {
   BadStep bad{
       .rank = 0,
       .says = {
-          "rank 0 failed at 0SEND_F0",
+          "rank 0 failed at 0F0 (stage 0",
           "expected stage 0 to have an output 1",
           "got 1 outputs"}};
   bad.problem.options.skips = {{.from = 0, .output = 1, .to = 2}};

@@ -197,38 +197,45 @@ TEST(Runtime, StagesMayChangeTheirInputs) {
   EXPECT_TRUE(at::equal(v.grad(), at::tensor({3.0F, 0.0F})));
 }
 
-// Outputs of one memory that go to two stages: the first one's changes are its own.
+// Outputs of one memory that go to two stages: the first one's changes are its own. By
+// name, it is even one output.
 TEST(Runtime, WhatTwoStagesGetIsNotOneMemory) {
-  const Program program = make_program([] {
-    sched::Schedule schedule = sched::parse_csv("0F0,1F0,2F0,2B0,1B0,0B0\n", "skip");
-    schedule.extra_edges = Links(3, {{.from = 0, .output = 1, .to = 2}}).extra_edges();
-    return schedule;
-  }());
-  const at::Tensor w = at::full({2}, 3.0).set_requires_grad(true);
-  const auto function = [](const TensorsFunction& f, const NamedTensors& tensors) {
-    return make_function_stage(f, tensors, {});
-  };
-  Runtime runtime(
-      {{0,
-        function(
-            [w](const Tensors& in) {
-              const at::Tensor y = in[0] * w;
-              return Tensors{y, y};
-            },
-            {{"w", w}})},
-       {1, function([](const Tensors& in) { return Tensors{in[0].zero_()}; }, {})},
-       {2, function([](const Tensors& in) { return Tensors{in[0] + in[1]}; }, {})}},
+  const std::vector<Links> all{
       Links(3, {{.from = 0, .output = 1, .to = 2}}),
-      {.loss = [](const Tensors& out, const Tensors&) { return at::sum(out[0]); }});
-  StepData data{
-      .inputs = {{at::ones({2})}},
-      .targets = {{at::ones({1})}},
-      .loss_weights = {1},
-      .samples = {{0, 2}}};
-  data.losses.resize(1);
-  runtime.run(program, {}, 0, data);
-  EXPECT_EQ(data.losses[0].item<double>(), 6);
-  EXPECT_TRUE(at::equal(w.grad(), at::ones({2})));
+      Links(3, {}, {{.saved = {"s"}}, {.taken = {"s"}}, {.taken = {"s"}}})};
+  for (const Links& links : all) {
+    sched::Schedule schedule = sched::parse_csv("0F0,1F0,2F0,2B0,1B0,0B0\n", "skip");
+    schedule.extra_edges = links.extra_edges();
+    const Program program = make_program(schedule);
+    const at::Tensor w = at::full({2}, 3.0).set_requires_grad(true);
+    const TensorsFunction doubles = [w](const Tensors& in) {
+      const at::Tensor y = in[0] * w;
+      return Tensors{y, y};
+    };
+    const TensorsFunction zeroes = [](const Tensors& in) {
+      for (const at::Tensor& each : in)
+        each.zero_();
+      return Tensors{in[0]};
+    };
+    const TensorsFunction adds = [](const Tensors& in) {
+      return Tensors{in[0] + in[1]};
+    };
+    Runtime runtime(
+        {{0, make_function_stage(doubles, {{"w", w}}, {})},
+         {1, make_function_stage(zeroes, {}, {})},
+         {2, make_function_stage(adds, {}, {})}},
+        links,
+        {.loss = [](const Tensors& out, const Tensors&) { return at::sum(out[0]); }});
+    StepData data{
+        .inputs = {{at::ones({2})}},
+        .targets = {{at::ones({1})}},
+        .loss_weights = {1},
+        .samples = {{0, 2}}};
+    data.losses.resize(1);
+    runtime.run(program, {}, 0, data);
+    EXPECT_EQ(data.losses[0].item<double>(), 6);
+    EXPECT_TRUE(at::equal(w.grad(), at::ones({2})));
+  }
 }
 
 TEST(Runtime, AnOverlapThatWasReplacedHasNoHalves) {
