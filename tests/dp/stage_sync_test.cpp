@@ -3,8 +3,10 @@
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
+#include <torch/optim/sgd.h>
 
 #include "trireme/autograd/executor.h"
+#include "trireme/dp/optimizer_hook.h"
 #include "trireme/testing/check.h"
 #include "trireme/testing/world.h"
 
@@ -215,6 +217,51 @@ TEST(StageSyncRanks, SumsInAWiderDtypeCanStayAsTheyAre) {
       EXPECT_TRUE(testing::same(a.grad(), at::full({2}, 257.0F)));
       a.mutable_grad() = at::Tensor();
     }
+  });
+}
+
+// Other stages add to it, so no hook tells of its gradient; it was used all the same.
+TEST(StageSyncRanks, WhatIsCompleteOnlyAtTheEndIsUsed) {
+  run_world(Backend::Local, 2, [](const comm::Group& group) {
+    const at::Tensor a = parameter(1);
+    const at::Tensor b = parameter(1);
+    DataParallelOptions options;
+    options.stage_hooks = [&](int) {
+      return CommHooks{make_optimizer_hook<torch::optim::SGD>(
+          {a, b}, torch::optim::SGDOptions(1.0))};
+    };
+    StageSync sync({{0, {{"a", a}, {"b", b}}}}, group, options);
+    sync.leave_to_finish({a});
+    sync.last_backward(0);
+    b.sum().backward();
+    sync.reduce(0);
+    a.mutable_grad() = at::full({2}, 2.0F * static_cast<float>(group.rank()));
+    sync.finish();
+    EXPECT_EQ(b[0].item<float>(), 0);
+    EXPECT_EQ(a[0].item<float>(), 0);
+    EXPECT_FALSE(a.grad().defined());
+  });
+}
+
+TEST(StageSyncRanks, SumsOfPausedStepsAreWideAtTheEndToo) {
+  run_world(Backend::Local, 2, [](const comm::Group& group) {
+    const at::Tensor a = at::ones({2}, at::kBFloat16).set_requires_grad(true);
+    DataParallelOptions options;
+    options.gradient_dtype = at::kFloat;
+    options.unrounded = true;
+    StageSync sync({{0, {{"a", a}}}}, group, options);
+    sync.leave_to_finish({a});
+    // What a pipeline does with tied parameters at the end of a step.
+    const auto step = [&](double gradient) {
+      autograd::grad_field().accumulate(a, at::full({2}, gradient, at::kBFloat16), 0);
+      sync.finish();
+    };
+    sync.pause();
+    step(256);
+    step(1);
+    sync.resume();
+    step(1);
+    EXPECT_TRUE(testing::same(a.grad(), at::full({2}, 258.0F)));
   });
 }
 

@@ -460,4 +460,11 @@ void Reducer::leave_to_finish(const std::vector<at::Tensor>& leaves) {
     plan_buckets(std::vector<int>(planned_order_));
 }
 
+void Reducer::keep_for_finish(autograd::GradientStore& store) {
+  for (size_t i = 0; i < slots_.size(); ++i)
+    if (slots_[i].source == Source::Finish &&
+        sizes_[i].dtype != parameters_[i].tensor.scalar_type())
+      bring(i, store);
+}
+
 }  // namespace trireme::dp

@@ -115,6 +115,9 @@ class Reducer final : public ReadyListener {
 
   /// Parameters whose gradients are complete only at finish(): pipelines have such.
   void leave_to_finish(const std::vector<at::Tensor>& leaves);
+  /// In a pause, at the end of a step: these are complete as far as the step goes, and
+  /// are added up in the dtype that they are reduced in.
+  void keep_for_finish(autograd::GradientStore& store);
 
   /// After a failure, or with other ranks: goes on over another group, with the order
   /// of buckets and the number of rounds of its first rank. Collective.

@@ -88,8 +88,10 @@ void Reducer::put(size_t parameter) {
     return;
   bring(parameter, *store_);
   const at::Tensor gradient = store_->get(parameters_[parameter].tensor);
-  if (!gradient.defined())
-    slots_[parameter].used = false;  // somebody has dropped what came before
+  // Somebody may have dropped what came before, and what is complete only at the end
+  // came without a call.
+  Slot& slot = slots_[parameter];
+  slot.used = gradient.defined() && (slot.used || slot.source == Source::Finish);
   if (parameters_[parameter].sparse)
     comm_->set_sparse(bucket_of(parameter), gradient);
   else if (!gradient.defined())

@@ -85,10 +85,14 @@ Reducer* StageSync::find(int stage) const {
   return found == reducers_.end() ? nullptr : found->second.get();
 }
 
+autograd::GradientStore& StageSync::store() const {
+  return options_.store != nullptr ? *options_.store : autograd::grad_field();
+}
+
 void StageSync::last_backward(int stage) {
   Reducer* reducer = find(stage);
   if (reducer != nullptr && paused_ == 0 && !reducer->is_open())
-    reducer->open(options_.store != nullptr ? *options_.store : autograd::grad_field());
+    reducer->open(store());
 }
 
 void StageSync::reduce(int stage) {
@@ -98,9 +102,12 @@ void StageSync::reduce(int stage) {
 }
 
 void StageSync::finish() {
-  if (paused_ > 0)
-    return;
   check_frozen();
+  if (paused_ > 0) {
+    for (const auto& [stage, reducer] : reducers_)
+      reducer->keep_for_finish(store());
+    return;
+  }
   for (const auto& [stage, reducer] : reducers_) {
     if (!reducer->is_open())
       reduce(stage);

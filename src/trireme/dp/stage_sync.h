@@ -59,6 +59,7 @@ class StageSync final : public autograd::GradientSync {
 
  private:
   Reducer* find(int stage) const;
+  autograd::GradientStore& store() const;
   void make_equal() const;
   void check_frozen() const;
 
