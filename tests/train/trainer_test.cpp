@@ -433,6 +433,8 @@ TEST(TrainerRanks, SaysWhatBecomesOfTheLearningRate) {
   const JobOutcome first = run_job(config, 1, 1, {.report = &report});
   EXPECT_TRUE(testing::contains(
       report.str(), "--training.steps 12 --lr_scheduler.total_steps 6\n"));
+  EXPECT_TRUE(testing::contains(
+      report.str(), text("(the learning rate goes on at ", 0.1 * config.optimizer.lr)));
   config.checkpoint.resume = "auto";
   config.training.steps = 8;
   std::ostringstream raised;
@@ -445,6 +447,18 @@ TEST(TrainerRanks, SaysWhatBecomesOfTheLearningRate) {
   const JobOutcome on = run_job(config, 1, 1, {.progress = &kept});
   EXPECT_EQ(kept.str().find("its schedule"), std::string::npos) << kept.str();
   EXPECT_NEAR(on.steps.back().lr, 0.1 * config.optimizer.lr, 1e-12);
+}
+
+TEST(TrainerRanks, AWarmUpThatHasNotEndedGoesOn) {
+  const testing::ScratchFolder folder;
+  Config config = tiny_config(folder);
+  config.training.steps = 1;
+  config.lr_scheduler.warmup_steps = 10;
+  std::ostringstream report;
+  run_job(config, 1, 1, {.report = &report});
+  EXPECT_TRUE(testing::contains(report.str(), "--training.steps 2\n"));
+  EXPECT_TRUE(testing::contains(
+      report.str(), text("(the learning rate goes on at ", 0.2 * config.optimizer.lr)));
 }
 
 TEST(TrainerRanks, ClosingSampleDoesNotFailAFinishedJob) {

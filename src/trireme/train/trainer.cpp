@@ -328,8 +328,12 @@ StepMetrics Job::step() {
 // A step that has trained nothing: skipped, or the end of the job.
 void Job::pass_over(const StepMetrics& metrics) {
   const bool skips = config_.training.on_non_finite == "skip";
-  const std::string what =
-      text("a loss of ", metrics.loss, " and gradients of norm ", metrics.grad_norm);
+  // NaN has a sign, which says nothing.
+  const std::string what = text(
+      "a loss of ",
+      std::abs(metrics.loss),
+      " and gradients of norm ",
+      std::abs(metrics.grad_norm));
   if (skips && ++skipped_ < kMostSkipped) {
     say(text("step ", metrics.step, " skipped: ", what));
     return;

@@ -82,12 +82,12 @@ std::string where(const ReportRequest& request, const TrainResult& result) {
   return out + "\n";
 }
 
-/// The schedule of the learning rate has run out; stretched over more steps it would
-/// raise the rate again.
+/// A schedule that has begun to fall would raise the rate again if it were stretched
+/// over more steps.
 std::string keep_rate(const Config& config) {
-  return config.lr_scheduler.decay_type == "constant"
-             ? std::string()
-             : text(" --lr_scheduler.total_steps ", schedule_steps(config));
+  const bool falls = config.lr_scheduler.decay_type != "constant" &&
+                     schedule_steps(config) > config.lr_scheduler.warmup_steps;
+  return falls ? text(" --lr_scheduler.total_steps ", schedule_steps(config)) : "";
 }
 
 /// A word as a shell takes it.
@@ -125,7 +125,7 @@ std::string how_to_go_on(const ReportRequest& request, const TrainResult& result
         " --checkpoint.resume auto --training.steps ",
         2 * result.step,
         keep_rate(request.config),
-        "\n            (at the learning rate where it ended, ",
+        "\n            (the learning rate goes on at ",
         learning_rate(request.config, result.step),
         ")\n");
   return text(out, "your text:  ", program, " train --data.path FILE.txt\n");
