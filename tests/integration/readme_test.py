@@ -11,7 +11,7 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 # Every line of the README's output that begins like this must have its like.
-KINDS = ("layout: ", "model: gpt2, ", "ranks: ", "schedule: ", "held-out loss before: ", "step ",
+KINDS = ("model: gpt2, ", "ranks: ", "schedule: ", "held-out loss before: ", "step ",
          "the schedule, planned:", "the last step, measured:", "the last step:", "held-out loss: ", "a sample:", "written to ", "checkpoint: ",
          "sample it: ", "train on: ", "your text: ")
 
