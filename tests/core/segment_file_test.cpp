@@ -42,15 +42,15 @@ class SegmentFile : public ::testing::Test {
     const FileDescriptor close_it(found.fd);
     return found.state;
   }
-  testing::AssertionResult refused(const std::string& part) const {
+  ::testing::AssertionResult refused(const std::string& part) const {
     try {
       const FileDescriptor close_it(open_segment(path_).fd);
     } catch (const InvalidArgument& error) {
       if (std::string(error.what()).find(part) != std::string::npos)
-        return testing::AssertionSuccess();
-      return testing::AssertionFailure() << error.what();
+        return ::testing::AssertionSuccess();
+      return ::testing::AssertionFailure() << error.what();
     }
-    return testing::AssertionFailure() << "nothing was thrown";
+    return ::testing::AssertionFailure() << "nothing was thrown";
   }
   size_t count() const {
     const auto entries = std::filesystem::directory_iterator(folder_);
@@ -58,7 +58,7 @@ class SegmentFile : public ::testing::Test {
   }
 
   const std::string folder_ = text(
-      testing::TempDir(),
+      ::testing::TempDir(),
       "segment-file-",
       getpid(),
       "-",
