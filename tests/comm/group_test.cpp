@@ -28,7 +28,7 @@ std::shared_ptr<FakeEngine> fake(int rank = 2, std::vector<int> members = {4, 5,
   return std::make_shared<FakeEngine>(rank, std::move(members));
 }
 
-Group alone() {
+Group group_alone() {
   return Group(LocalWorld(1).join(0, Deadline::after(std::chrono::seconds(5))));
 }
 
@@ -66,7 +66,7 @@ TEST(Group, EmptyHandleSaysWhereGroupsComeFrom) {
 }
 
 TEST(Group, ClosedHandleRefusesCalls) {
-  Group group = alone();
+  Group group = group_alone();
   Group copy = group;
   copy.close();
   for (const auto& call : calls_on(group))
@@ -394,7 +394,7 @@ TEST(Group, MayBeClosedWhileAnotherThreadCallsIt) {
 // What a rank is does not change: it may be asked while another thread closes.
 TEST(Group, MayBeAskedWhileAnotherThreadCloses) {
   for (int round = 0; round < 50; ++round) {
-    Group group = alone();
+    Group group = group_alone();
     std::atomic<bool> started{false};
     std::thread asker([&] {
       try {
@@ -434,7 +434,7 @@ TEST(Group, HasNoEngineForOtherDevices) {
 }
 
 TEST(Group, AllocatesWhatWasAskedFor) {
-  const Group group = alone();
+  const Group group = group_alone();
   for (const auto dtype : {at::kFloat, at::kBFloat16, at::kLong, at::kBool}) {
     at::Tensor tensor = group.allocate({2, 3, 4}, dtype);
     EXPECT_EQ(tensor.scalar_type(), dtype);
@@ -451,7 +451,7 @@ TEST(Group, AllocatesWhatWasAskedFor) {
 }
 
 TEST(Group, RefusesSizesThatCannotBe) {
-  const Group group = alone();
+  const Group group = group_alone();
   constexpr int64_t huge = int64_t{1} << 62;
   const std::string wanted = "[comm] expected sizes that fit into memory, got ";
   EXPECT_EQ(
@@ -474,7 +474,7 @@ TEST(Group, RefusesSizesThatCannotBe) {
 TEST(Group, MemoryOutlivesIt) {
   at::Tensor kept;
   {
-    Group group = alone();
+    Group group = group_alone();
     kept = group.allocate({1000}, at::kInt);
     kept.fill_(7);
     group.close();

@@ -184,6 +184,38 @@ TEST(PipelineStagesProcs, StagesMayChangeTheirInputs) {
   expect_equals_one_process(problem);
 }
 
+/// Two outputs that are one memory, of which the next stage changes the first.
+TEST(PipelineStagesProcs, OutputsOfOneMemoryArriveApart) {
+  const auto model = [](bool one_memory) {
+    return [one_memory] {
+      std::vector<StagePtr> stages;
+      for (const uint64_t stage : {0, 1}) {
+        const at::Tensor w = parameter({kStageWidth, kStageWidth}, 84 + stage);
+        stages.push_back(make_stage(
+            [w, stage, one_memory](const Tensors& in) -> Tensors {
+              if (stage == 1)
+                return {at::linear(in[0].relu_(), w) + in[1]};
+              const at::Tensor y = at::linear(in[0], w);
+              return {y, one_memory ? y : y.clone()};
+            },
+            {{text("w", stage), w}}));
+      }
+      return stages;
+    };
+  };
+  Problem apart = dense_problem("1F1B", 2, 4, 10);
+  apart.model = model(false);
+  const Outcome wanted = run_alone(apart);
+  Problem together = apart;
+  together.model = model(true);
+  for (const Backend backend : {Backend::Local, Backend::Shm})
+    testing::run_world(backend, 2, [&](const comm::Group& world) {
+      PipelineRank rank(together, world);
+      rank.step();
+      rank.expect_gradients(wanted);
+    });
+}
+
 // -- modes
 
 /// Notes in which mode it was called, and whether gradients were on.

@@ -32,6 +32,16 @@ TEST(ChildProcs, SetsVariablesOnTopOfItsOwn) {
   EXPECT_TRUE(result.ok());
 }
 
+TEST(ChildProcs, KillsAChildThatClosesItsOutputsAndGoesOn) {
+  ChildStart start = shell("exec >&- 2>&-; sleep 60");
+  start.limit = milliseconds(300);
+  const auto begin = std::chrono::steady_clock::now();
+  const ChildResult result = run_child(start);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(30));
+  EXPECT_TRUE(result.out_of_time);
+  EXPECT_EQ(result.signal, SIGKILL);
+}
+
 TEST(ChildProcs, TakesMoreThanAPipeHolds) {
   const ChildResult result =
       run_child(shell("head -c 300000 /dev/zero >&2; head -c 300000 /dev/zero"));

@@ -213,5 +213,19 @@ TEST(Layers, SkipsThatLeadNowhereAreRefused) {
       "layer \"down0\" to have an output 3, which it saves as \"top\", got 1"));
 }
 
+TEST(Layers, RefuseToChangeInPlaceWhatWasSaved) {
+  const LayerList layers{
+      saving(layer("a", [](const at::Tensor& x) { return x + 1; }), "skip"),
+      layer("b", [](const at::Tensor& x) { return x.relu_(); }),
+      taking(
+          layer("c", [](const Tensors& in) -> Tensors { return {in[0] + in[1]}; }),
+          {"skip"})};
+  EXPECT_TRUE(contains(
+      testing::message_of<InvalidArgument>([&] {
+        run_layers(layers, {at::randn({2, 3})});
+      }),
+      "what is saved as \"skip\" to stay as it is"));
+}
+
 }  // namespace
 }  // namespace trireme::pipe

@@ -2,6 +2,7 @@
 
 #include <cerrno>
 #include <chrono>
+#include <csignal>
 #include <sys/mman.h>
 
 #include "trireme/cli/torch_ranks.h"
@@ -56,7 +57,10 @@ std::optional<train::LayoutTrial> try_apart(
       took.value() = seconds;
     return 0;
   });
-  if (code == launch::kResumable || code > 128)
+  // Killed for want of memory, a rank ends by a signal too: that layout is out, not the
+  // job.
+  if (code == launch::kResumable || code == 128 + SIGINT || code == 128 + SIGTERM ||
+      code == 128 + SIGUSR1)
     stopped = code;
   if (code != 0)
     return std::nullopt;

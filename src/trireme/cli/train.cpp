@@ -97,10 +97,17 @@ std::string called_as() {
   return std::string(env.find("TRIREME_CALLED_AS").value_or("trireme"));
 }
 
-constexpr const char* kStopping =
-    "stopping after this step, with a checkpoint; Ctrl-C again stops at once\n";
-constexpr const char* kStoppingBelowBar =
-    "\r\033[Kstopping after this step, with a checkpoint; Ctrl-C again stops at once\n";
+// What the first Ctrl-C is answered with: literals, since a signal handler writes them.
+const char* stop_notice(const train::Config& config, bool terminal) {
+  constexpr const char* kSaves =
+      "\r\033[Kstopping after this step, with a checkpoint; Ctrl-C again stops at "
+      "once\n";
+  constexpr const char* kEnds =
+      "\r\033[Kstopping after this step, without a checkpoint (checkpoint.enable is "
+      "false); Ctrl-C again stops at once\n";
+  const char* notice = config.checkpoint.enable ? kSaves : kEnds;
+  return terminal ? notice : notice + 4;  // a pipe gets no words for the terminal
+}
 
 int run_training(const TrainPlan& plan) {
   // Ranks inherit it: told to stop while they start, they end as one that can go on.
@@ -117,7 +124,7 @@ int run_training(const TrainPlan& plan) {
   }
   const auto body = [&](const comm::Group& world) {
     const bool leads = world.rank() == 0;
-    stop.defer(!leads ? nullptr : width > 0 ? kStoppingBelowBar : kStopping);
+    stop.defer(leads ? stop_notice(plan.config, width > 0) : nullptr);
     if (given) {
       choice = try_layouts(plan, world);
       if (leads)

@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <spawn.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <utility>
@@ -14,6 +15,7 @@
 #include "trireme/core/error.h"
 #include "trireme/core/escape.h"
 #include "trireme/core/exec.h"
+#include "trireme/core/file_descriptor.h"
 
 namespace trireme::launch {
 namespace {
@@ -40,8 +42,16 @@ ChildProcess::ChildProcess(const ChildStart& start)
   std::array<int, 2> ends{};
   std::array<int, 2> writing{-1, -1};
   for (size_t i = 0; i < 2; ++i) {
-    if (::pipe2(ends.data(), O_CLOEXEC) != 0)
-      throw InternalError(text("[launch] expected a pipe, got ", errno_text(errno)));
+    if (::pipe2(ends.data(), O_CLOEXEC) != 0) {
+      const int error = errno;
+      close_pipes();
+      if (writing[0] >= 0)
+        ::close(writing[0]);
+      throw InternalError(text(
+          "[launch] expected a pipe, got ",
+          errno_text(error),
+          error == EMFILE ? "; raise the limit of open files (ulimit -n)" : ""));
+    }
     pipes_[i] = ends[0];
     writing[i] = ends[1];
   }
@@ -116,9 +126,25 @@ bool ChildProcess::drain(ChildResult& result) {
   return true;
 }
 
+// A child may close its outputs and go on.
+bool ChildProcess::ends_in_time() const {
+  const FileDescriptor end(static_cast<int>(::syscall(SYS_pidfd_open, pid_, 0)));
+  pollfd wait{end.get(), POLLIN, 0};
+  while (end.get() >= 0) {
+    const auto left =
+        std::chrono::ceil<std::chrono::milliseconds>(deadline_.remaining()).count();
+    const int ready = ::poll(&wait, 1, static_cast<int>(left));
+    if (ready > 0)
+      return true;
+    if (left == 0 || (ready < 0 && errno != EINTR))
+      return false;
+  }
+  return false;
+}
+
 ChildResult ChildProcess::wait() {
   ChildResult result;
-  result.out_of_time = !drain(result);
+  result.out_of_time = !drain(result) || !ends_in_time();
   if (result.out_of_time)
     ::kill(pid_, SIGKILL);
   int status = 0;

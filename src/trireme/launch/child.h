@@ -54,6 +54,7 @@ class ChildProcess {
 
  private:
   bool drain(ChildResult& result);
+  bool ends_in_time() const;
   void keep(std::string& text, std::string_view fresh, ChildResult& result) const;
   void close_pipes();
 

@@ -148,17 +148,44 @@ std::vector<std::string> taken_skips(const LayerList& layers) {
   return names;
 }
 
+namespace {
+
+uint32_t version_of(const at::Tensor& tensor) {
+  return tensor.defined() && !tensor.is_inference() ? tensor._version() : 0;
+}
+
+}  // namespace
+
+void NamedSkips::save(const std::string& name, const at::Tensor& tensor) {
+  saved_[name] = {tensor, version_of(tensor)};
+}
+
+const at::Tensor* NamedSkips::find(const std::string& name) const {
+  const auto found = saved_.find(name);
+  if (found == saved_.end())
+    return nullptr;
+  const Saved& one = found->second;
+  if (version_of(one.tensor) != one.version)
+    throw InvalidArgument(text(
+        "[pipe] expected what is saved as \"",
+        name,
+        "\" to stay as it is, got a layer that changed it in place; let that layer "
+        "work "
+        "on a copy, or save what it gives"));
+  return &one.tensor;
+}
+
 Tensors run_layer(const Layer& layer, Tensors inputs, NamedSkips& skips) {
   for (const std::string& name : layer.takes) {
-    const auto found = skips.find(name);
-    if (found == skips.end())
+    const at::Tensor* found = skips.find(name);
+    if (found == nullptr)
       throw InvalidArgument(text(
           "[pipe] expected \"",
           name,
           "\" to be saved before layer \"",
           layer.name,
           "\", which takes it, got nothing of that name; see saving()"));
-    inputs.push_back(found->second);
+    inputs.push_back(*found);
   }
   Tensors outputs = layer.forward(inputs);
   for (const Layer::Saved& one : layer.saves) {
@@ -173,7 +200,7 @@ Tensors run_layer(const Layer& layer, Tensors inputs, NamedSkips& skips) {
           "\", got ",
           outputs.size(),
           " outputs; correct the number"));
-    skips[one.name] = outputs[one.output];
+    skips.save(one.name, outputs[one.output]);
   }
   return outputs;
 }

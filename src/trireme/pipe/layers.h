@@ -143,8 +143,21 @@ NamedTensors buffers(const LayerList& layers);
 /// The elements of all parameters of a layer.
 int64_t count_parameters(const Layer& layer);
 
-/// What has been saved by name.
-using NamedSkips = std::map<std::string, at::Tensor>;
+/// What has been saved by name. A layer that changes it in place afterwards is refused:
+/// what the others take would depend on where the model is cut.
+class NamedSkips {
+ public:
+  void save(const std::string& name, const at::Tensor& tensor);
+  /// Null if there is none of that name.
+  const at::Tensor* find(const std::string& name) const;
+
+ private:
+  struct Saved {
+    at::Tensor tensor;
+    uint32_t version = 0;
+  };
+  std::map<std::string, Saved> saved_;
+};
 
 /// One layer: takes from `skips`, and saves there.
 Tensors run_layer(const Layer& layer, Tensors inputs, NamedSkips& skips);

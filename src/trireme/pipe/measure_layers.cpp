@@ -205,12 +205,12 @@ std::vector<sched::LayerCosts> measure_layers(
   NamedSkips skips;
   for (const Layer& each : layers) {
     for (const std::string& name : each.takes)
-      inputs.push_back(as_inputs({skips.at(name)})[0]);
+      inputs.push_back(as_inputs({*skips.find(name)})[0]);
     Subject subject(each, inputs);
     costs.push_back(subject.measure(options));
     inputs = as_inputs(subject.forward());
     for (const Layer::Saved& one : each.saves)
-      skips[one.name] = inputs.at(one.output);
+      skips.save(one.name, inputs.at(one.output));
   }
   return costs;
 }

@@ -31,12 +31,12 @@ class LayerStage : public StageModule {
     const auto plain = inputs.end() - static_cast<std::ptrdiff_t>(taken_.size());
     NamedSkips skips;
     for (size_t i = 0; i < taken_.size(); ++i)
-      skips[taken_[i]] = plain[static_cast<std::ptrdiff_t>(i)];
+      skips.save(taken_[i], plain[static_cast<std::ptrdiff_t>(i)]);
     Tensors tensors(inputs.begin(), plain);
     for (const Layer& each : layers_)
       tensors = run_layer(each, std::move(tensors), skips);
     for (const std::string& name : saved_)
-      tensors.push_back(skips[name]);
+      tensors.push_back(*skips.find(name));
     return tensors;
   }
   std::vector<std::string> saved_skips() const override { return saved_; }

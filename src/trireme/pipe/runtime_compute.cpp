@@ -143,7 +143,7 @@ void Runtime::hand_in(Cell& here, at::Tensor tensor, Tensors& inputs) const {
 }
 
 /// What each edge takes. Tensors go over by reference where that can be, and a stage
-/// may change its inputs in place: what two stages get must not be one memory.
+/// may change its inputs in place: no two of them may be one memory.
 void Runtime::share_out(int stage, Cell& here, const Tensors& outputs) const {
   here.outputs.assign(links_.out(stage).size(), {});
   Tensors given;
@@ -155,9 +155,9 @@ void Runtime::share_out(int stage, Cell& here, const Tensors& outputs) const {
             return other.defined() && other.is_alias_of(tensor);
           }))
         tensor = tensor.detach().clone().set_requires_grad(tensor.requires_grad());
+      given.push_back(tensor);
       here.outputs[edge].push_back(std::move(tensor));
     });
-    given.insert(given.end(), here.outputs[edge].begin(), here.outputs[edge].end());
   }
 }
 

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cmath>
 #include <filesystem>
+#include <limits>
 #include <ostream>
 
 #include <ATen/ATen.h>
@@ -254,9 +255,12 @@ void Job::set_later_steps_aside() {
       steps.back() <= state_.step)
     return;
   const auto metrics = folder_.metrics_aside();
-  std::error_code ignored;
-  std::filesystem::copy_file(folder_.metrics(), metrics, ignored);
-  say(text("going back; the metrics of later steps are kept in ", metrics.string()));
+  if (std::filesystem::exists(folder_.metrics())) {
+    // The file is about to be cut: without a copy its later lines would be lost.
+    write_durably(
+        metrics, read_file(folder_.metrics(), std::numeric_limits<uint64_t>::max()));
+    say(text("going back; the metrics of later steps are kept in ", metrics.string()));
+  }
   if (!config_.checkpoint.enable)
     return;
   for (const auto& path : ckpt::set_later_aside(folder_.checkpoints, state_.step))

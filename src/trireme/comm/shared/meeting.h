@@ -28,7 +28,8 @@ struct alignas(128) Meeting {
   bool withdraw(uint32_t number, int size) {
     const uint32_t everybody = number * static_cast<uint32_t>(size);
     uint32_t now = arrivals.load(std::memory_order_acquire);
-    while (now != everybody)
+    // Once all have come, some may be at the next step already.
+    while (static_cast<int32_t>(now - everybody) < 0)
       if (arrivals.compare_exchange_weak(
               now, now - 1, std::memory_order_acq_rel, std::memory_order_acquire))
         return true;
