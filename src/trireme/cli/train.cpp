@@ -145,6 +145,9 @@ int run_training(const TrainPlan& plan) {
     } catch (const PeerError& error) {
       if (error.rank() == world.rank())
         throw;
+      // Told to stop: a peer that was still starting has done so at once.
+      if (stop.raised())
+        return launch::kResumable;
       throw PeerError(error.rank(), error.what() + way_on(plan.config));
     }
   };
