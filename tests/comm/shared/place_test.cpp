@@ -169,7 +169,9 @@ TEST_P(InPlaceRanks, NobodyLeavesWhileAPeerIsInItsMemory) {
     if (const std::byte* in = memory.at(places[1].input)) {
       EXPECT_EQ(*in, std::byte{0});
     }
-    if (std::byte* out = memory.at(places[1].output))
+    // Each rank writes its own output of a reduce_scatter, and rank 1 does so just now.
+    std::byte* out = memory.at(places[1].output);
+    if (out != nullptr && GetParam() != CollectiveKind::ReduceScatter)
       *out = std::byte{0};
     inside = false;
     EXPECT_NO_THROW(steps.meet());  // rank 1 is there
