@@ -73,4 +73,21 @@ void check_parameters(const std::vector<Parameter>& parameters) {
   }
 }
 
+void check_still_frozen(
+    const std::vector<Parameter>& frozen, const char* since, const char* remedy) {
+  std::vector<std::string> thawed;
+  for (const Parameter& parameter : frozen)
+    if (parameter.tensor.requires_grad())
+      thawed.push_back(parameter.name);
+  if (!thawed.empty())
+    throw InvalidArgument(text(
+        "[dp] expected parameters that were frozen ",
+        since,
+        " to stay so, got ",
+        list_names(thawed),
+        " that need a gradient now, which nobody would reduce; let them need one "
+        "first, then ",
+        remedy));
+}
+
 }  // namespace trireme::dp

@@ -26,4 +26,9 @@ std::vector<Parameter> trained_parameters(
 /// InvalidArgument unless all are defined leaves on the CPU that can be reduced.
 void check_parameters(const std::vector<Parameter>& parameters);
 
+/// InvalidArgument if one of those that were frozen `since` needs a gradient by now: it
+/// would stay on its rank. `remedy` is what to do after they have been let to need one.
+void check_still_frozen(
+    const std::vector<Parameter>& frozen, const char* since, const char* remedy);
+
 }  // namespace trireme::dp

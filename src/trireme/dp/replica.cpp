@@ -164,19 +164,8 @@ void Replica::check_current() const {
           "; move or convert the model first, then wrap it and make the optimizer"));
 }
 
-/// A gradient of what was frozen would stay on its rank.
 void Replica::check_frozen() const {
-  std::vector<std::string> thawed;
-  for (const Parameter& parameter : frozen_)
-    if (parameter.tensor.requires_grad())
-      thawed.push_back(parameter.name);
-  if (!thawed.empty())
-    throw InvalidArgument(text(
-        "[dp] expected parameters that were frozen when the model was wrapped to stay "
-        "so, got ",
-        list_names(thawed),
-        " that need a gradient now, which nobody would reduce; let them need one "
-        "first, then wrap the model"));
+  check_still_frozen(frozen_, "when the model was wrapped", "wrap the model");
 }
 
 /// Gradients that were dropped without a reduction may have made a step before.

@@ -68,16 +68,7 @@ void StageSync::make_equal() const {
 }
 
 void StageSync::check_frozen() const {
-  std::vector<std::string> thawed;
-  for (const Parameter& parameter : frozen_)
-    if (parameter.tensor.requires_grad())
-      thawed.push_back(parameter.name);
-  if (!thawed.empty())
-    throw InvalidArgument(text(
-        "[dp] expected parameters that were frozen at the start to stay so, got ",
-        list_names(thawed),
-        " that need a gradient now, which nobody would reduce; let them need one "
-        "first, then make the StageSync"));
+  check_still_frozen(frozen_, "at the start", "make the StageSync");
 }
 
 Reducer* StageSync::find(int stage) const {
