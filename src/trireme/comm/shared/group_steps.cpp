@@ -97,9 +97,8 @@ std::exception_ptr GroupSteps::share_staging(size_t half_bytes) {
 }
 
 size_t GroupSteps::whole_half() {
-  const size_t whole = world_->setup().staging_bytes / 2;
-  if (half_bytes_ < whole)
-    if (const std::exception_ptr error = share_staging(whole))
+  if (half_bytes_ < most_half())
+    if (const std::exception_ptr error = share_staging(most_half()))
       std::rethrow_exception(error);
   return half_bytes_;
 }
@@ -142,6 +141,9 @@ void GroupSteps::begin(const Collective& call, const Deadline& deadline) {
   world_->check();
   signature_ = signature(call);
   deadline_ = &deadline;
+  // Without memory for it all go on with what they have: the walk is only shorter.
+  if (std::exchange(walked_through_, false) && half_bytes_ < most_half())
+    share_staging(most_half());
 }
 
 void GroupSteps::enter(std::span<const std::byte> payload) {
@@ -220,8 +222,11 @@ size_t GroupSteps::stage(size_t bytes) {
   const uint32_t half = (step_ + 1) & 1;
   // Walking through the half, rather than starting over, keeps us off the lines that
   // the peers have just read: those would have to be fetched back from their caches.
-  if (used_[half] + bytes > half_bytes_)
+  // The whole staging is larger than those, the first is not.
+  if (used_[half] + bytes > half_bytes_) {
     used_[half] = 0;
+    walked_through_ = true;
+  }
   const size_t place = half * half_bytes_ + used_[half];
   used_[half] += (bytes + kLine - 1) / kLine * kLine;
   return place;
@@ -288,6 +293,7 @@ void GroupSteps::compare_calls() {
     signatures.push_back(slot_of(entered_, peer).signature);
   // The ranks may have staged different amounts: begin again at the same place.
   used_[0] = used_[1] = 0;
+  walked_through_ = false;
   throw InvalidArgument(describe_mismatch(signatures, members_));
 }
 

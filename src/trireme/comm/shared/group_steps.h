@@ -103,8 +103,9 @@ class GroupSteps : private WaitGuard {
   size_t half_bytes() const { return half_bytes_; }
   /// half_bytes() once this group has all the staging that it may have. At first it has
   /// little, since many groups never need more; all ranks take the rest together, in
-  /// the first call that does, after they have entered it. InvalidArgument on all of
-  /// them if one has no memory for it.
+  /// the first call that does, after they have entered it, or before the call after
+  /// small ones have walked through the little. InvalidArgument on all of them if one
+  /// has no memory for it.
   size_t whole_half();
 
  private:
@@ -115,6 +116,7 @@ class GroupSteps : private WaitGuard {
   bool nobody_inside() const;
   void depart();
   std::exception_ptr share_staging(size_t half_bytes);
+  size_t most_half() const { return world_->setup().staging_bytes / 2; }
   std::exception_ptr trouble() const override;
   void spinning() const override { world_->settle(); }
   std::string notes_of(const std::vector<int>& ranks) const;
@@ -135,6 +137,7 @@ class GroupSteps : private WaitGuard {
   uint64_t staging_offset_ = kNoStaging;
   std::vector<std::byte*> stagings_;
   size_t used_[2] = {0, 0};
+  bool walked_through_ = false;
   uint32_t step_;
   uint32_t entered_ = 0;
   uint64_t signature_ = 0;
