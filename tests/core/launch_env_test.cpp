@@ -300,15 +300,24 @@ TEST(LaunchEnv, TimeoutIsFiveMinutesOrWhatTheVariableSays) {
 }
 
 TEST(LaunchEnv, ThreadsAreWhatTheVariableSaysOrAShareOfTheCores) {
-  EXPECT_EQ(rank_threads(Environment(), 6), 6) << "a world of one";
+  EXPECT_EQ(rank_threads(Environment(), 6, 6), 6) << "a world of one";
   const Variables four{{"RANK", "1"}, {"WORLD_SIZE", "4"}, {"MASTER_PORT", "1"}};
-  EXPECT_EQ(rank_threads(Environment(four), 16), 4);
-  EXPECT_EQ(rank_threads(Environment(four), 2), 1) << "more ranks than cores";
+  EXPECT_EQ(rank_threads(Environment(four), 16, 32), 4);
+  EXPECT_EQ(rank_threads(Environment(four), 2, 2), 1) << "more ranks than cores";
+  const Variables mpi{
+      {"OMPI_COMM_WORLD_RANK", "1"},
+      {"OMPI_COMM_WORLD_SIZE", "4"},
+      {"OMPI_COMM_WORLD_LOCAL_RANK", "1"},
+      {"OMPI_COMM_WORLD_LOCAL_SIZE", "4"},
+      {"PMIX_NAMESPACE", "7"}};
+  EXPECT_EQ(rank_threads(Environment(mpi), 16, 16), 4) << "not bound";
+  EXPECT_EQ(rank_threads(Environment(mpi), 2, 16), 2) << "bound to cores of its own";
+  EXPECT_EQ(rank_threads(Environment(mpi), 8, 16), 4) << "bound with another rank";
   for (const auto& [value, threads] :
        {std::pair("7", 7), {"3,2", 3}, {"0", 1}, {"many", 1}, {"", 1}, {"-2", 1}}) {
     Variables set = four;
     set["OMP_NUM_THREADS"] = value;
-    EXPECT_EQ(rank_threads(Environment(set), 4), threads) << value;
+    EXPECT_EQ(rank_threads(Environment(set), 4, 4), threads) << value;
   }
 }
 

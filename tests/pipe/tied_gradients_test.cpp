@@ -58,6 +58,25 @@ TEST(TiedGradientsRanks, EveryPlaceGetsTheSumOfTheStepAndKeepsWhatWasThere) {
     });
 }
 
+// Rounded to bfloat16, 257 would be 256.
+TEST(TiedGradientsRanks, SumsComeInTheDtypeThatGradientsAreAddedUpIn) {
+  testing::run_world(testing::Backend::Local, 2, [](const comm::Group& world) {
+    const at::Tensor w = at::ones({2}, at::kBFloat16).set_requires_grad(true);
+    TiedGradients tied(
+        {{{{0, "w"}, {1, "w"}}}},
+        {0, 1},
+        {{world.rank(), stage_with(w)}},
+        world,
+        grad_field(),
+        at::kFloat);
+    for (int step = 1; step <= 2; ++step) {
+      tied.accumulate(w, at::full({2}, world.rank() == 0 ? 256 : 1, at::kBFloat16), 1);
+      tied.finish();
+      EXPECT_TRUE(testing::same(w.grad(), at::full({2}, 257.0F * step)));
+    }
+  });
+}
+
 TEST(TiedGradientsRanks, PlacesOfOneRankAndPlacesWithoutGradient) {
   testing::run_world(testing::Backend::Local, 2, [](const comm::Group& world) {
     const at::Tensor a = weight(1);

@@ -169,6 +169,11 @@ class CheckLayers(unittest.TestCase):
         self.expect({"tests/CMakeLists.txt": "trireme_add_tests(comm SOURCES group_test.cpp)\n"},
                     "tests/core/error_test.cpp:1", "never runs")
 
+    def test_fuzz_target_of_a_source_that_is_gone(self):
+        lists = "trireme_add_fuzz(x\n  SOURCES core/error.cpp core/gone.cpp)\n"
+        self.expect({"fuzz/CMakeLists.txt": lists},
+                    "fuzz/CMakeLists.txt:2", "core/gone.cpp, which is not there")
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -1,5 +1,6 @@
 // What a pipeline asks of those who reduce gradients over other ranks.
 #pragma once
+#include <optional>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
@@ -32,6 +33,10 @@ class GradientSync {
   /// The gradients of these leaves are complete only when finish() is called: other
   /// stages add to them. Called before the first step; replaces an earlier list.
   virtual void leave_to_finish(const std::vector<at::Tensor>& leaves) = 0;
+
+  /// What gradients are added up in, where it is not their parameters' dtype: what
+  /// comes to its place only at finish() had best come in it.
+  virtual std::optional<at::ScalarType> gradient_dtype() const { return std::nullopt; }
 
   /// UNSHARD and RESHARD, for parameters that are spread over the ranks.
   virtual void unshard(int stage) = 0;

@@ -21,10 +21,12 @@ constexpr std::chrono::minutes kGrace{2};
 
 int run_rank(const RankBody& body) {
   memory::install_caching_allocator();
-  at::set_num_threads(rank_threads(Environment::of_process(), available_cores()));
+  at::set_num_threads(
+      rank_threads(Environment::of_process(), available_cores(), launcher_cores()));
   try {
     const comm::Group world = comm::init();
-    const int code = body(world);
+    int code = 0;
+    comm::telling_peers(world, [&] { code = body(world); });
     std::cout.flush();
     return code;
   } catch (const std::exception& error) {

@@ -171,7 +171,7 @@ train::LayoutRoom room_of(const train::Config& config, const LaunchEnv& launched
   return {
       .ranks = static_cast<int>(config.parallelism.ranks),
       .cores = available_cores(),
-      .threads = env.has("OMP_NUM_THREADS") ? rank_threads(env, available_cores()) : 0,
+      .threads = env.has("OMP_NUM_THREADS") ? rank_threads(env, available_cores(), launcher_cores()) : 0,
       .memory_bytes = static_cast<double>(available_memory_bytes())};
 }
 
@@ -265,7 +265,7 @@ void add_train(CLI::App& app, int& exit_code) {
       "  trireme train job.toml --parallelism.ranks 4096 --dry-run\n"
       "\n"
       "Exit codes: 0 done, 1 failed, 2 wrong config, 75 stopped by Ctrl-C, SIGTERM or\n"
-      "SIGUSR1 with a checkpoint to go on from.");
+      "SIGUSR1, with a checkpoint to go on from unless checkpoint.enable is false.");
   sub->callback(
       [sub, arguments, &exit_code] { exit_code = run(*arguments, sub->remaining()); });
 }

@@ -234,7 +234,7 @@ LaunchEnv read_launch_env(const Environment& env) {
   return in_slurm_step(env) ? read_slurm(env) : LaunchEnv{};
 }
 
-int rank_threads(const Environment& env, int cores) {
+int rank_threads(const Environment& env, int cores, int launcher_cores) {
   // A list is for nested regions; its first number is what counts here.
   const std::string_view set = env.find("OMP_NUM_THREADS").value_or("");
   constexpr int kMostThreads = 4096;
@@ -242,7 +242,11 @@ int rank_threads(const Environment& env, int cores) {
       threads && *threads >= 1 && *threads <= kMostThreads) {
     return *threads;
   }
-  return threads_per_rank(cores, read_launch_env(env).local_world_size);
+  const LaunchEnv place = read_launch_env(env);
+  const bool may_be_bound =
+      place.launcher == Launcher::OpenMpi || place.launcher == Launcher::Slurm;
+  const int shared = may_be_bound ? std::max(cores, launcher_cores) : cores;
+  return std::min(cores, threads_per_rank(shared, place.local_world_size));
 }
 
 std::chrono::milliseconds read_timeout(const Environment& env) {

@@ -63,8 +63,10 @@ LaunchEnv read_launch_env(const Environment& env);
 
 /// How many threads this rank should use within an operation: OMP_NUM_THREADS where
 /// somebody has set it (our launcher and torchrun do), else its share of the `cores`
-/// that all ranks of this host have.
-int rank_threads(const Environment& env, int cores);
+/// that it may use with the other ranks of this host. mpirun and srun may have bound
+/// it to cores of its own: then it is its share of the `launcher_cores`, at most its
+/// own.
+int rank_threads(const Environment& env, int cores, int launcher_cores);
 
 /// The default deadline of blocking calls: TRIREME_TIMEOUT in seconds (above 0, at most
 /// a day), else 5 minutes.

@@ -10,6 +10,7 @@
 #include <sys/statvfs.h>
 #include <sys/utsname.h>
 #include <thread>
+#include <unistd.h>
 #include <vector>
 
 #include "trireme/core/error.h"
@@ -30,16 +31,27 @@ std::string architecture() {
   return uname(&names) == 0 ? names.machine : "unknown processor";
 }
 
+int cores_of(pid_t pid) {
+  int cores = static_cast<int>(allowed_cpus(pid).size());
+  if (cores == 0) {
+    cores = static_cast<int>(std::thread::hardware_concurrency());
+  }
+  if (const int quota = cpu_quota(); quota > 0) {
+    cores = std::min(cores, quota);
+  }
+  return std::max(1, cores);
+}
+
 }  // namespace
 
-std::vector<int> allowed_cpus() {
+std::vector<int> allowed_cpus(pid_t pid) {
   std::vector<int> ids;
   // The kernel refuses a set smaller than its own, and machines with more than
   // cpu_set_t's 1024 CPUs exist: so try larger ones.
   for (std::size_t sets = 1; sets <= 64 && ids.empty(); sets *= 2) {
     std::vector<cpu_set_t> cpus(sets);
     const std::size_t bytes = sets * sizeof(cpu_set_t);
-    if (sched_getaffinity(0, bytes, cpus.data()) != 0) {
+    if (sched_getaffinity(pid, bytes, cpus.data()) != 0) {
       continue;
     }
     for (std::size_t id = 0; id < bytes * 8; ++id) {
@@ -57,14 +69,11 @@ int cpu_quota() {
 }
 
 int available_cores() {
-  int cores = static_cast<int>(allowed_cpus().size());
-  if (cores == 0) {
-    cores = static_cast<int>(std::thread::hardware_concurrency());
-  }
-  if (const int quota = cpu_quota(); quota > 0) {
-    cores = std::min(cores, quota);
-  }
-  return std::max(1, cores);
+  return cores_of(0);
+}
+
+int launcher_cores() {
+  return cores_of(::getppid());
 }
 
 int threads_per_rank(int cores, int ranks) {

@@ -8,13 +8,17 @@
 
 namespace trireme {
 
-/// The ids of the CPUs that this thread's affinity allows; empty if the kernel does not
-/// tell.
-std::vector<int> allowed_cpus();
+/// The ids of the CPUs that the affinity of a process allows, of this thread's if it is
+/// 0; empty if the kernel does not tell.
+std::vector<int> allowed_cpus(pid_t pid = 0);
 
 /// How many threads of this process can run at once: the cores that its affinity
 /// allows, or the whole cores of its cgroup's quota if that is less; at least 1.
 int available_cores();
+
+/// The same of the process that has started this one: a launcher's, whose ranks may
+/// each be bound to a part of them.
+int launcher_cores();
 
 /// The whole cores that the quota of this process's cgroup allows, at least 1; 0 if it
 /// has none. All processes of the cgroup share them.

@@ -42,6 +42,9 @@ class StageSync final : public autograd::GradientSync {
   void unshard(int) override {}
   void reshard(int) override {}
   void leave_to_finish(const std::vector<at::Tensor>& leaves) override;
+  std::optional<at::ScalarType> gradient_dtype() const override {
+    return options_.reduction_dtype();
+  }
 
   /// Gradients of steps from here on stay on this rank and add up, until as many
   /// resume()s.

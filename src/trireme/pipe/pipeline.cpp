@@ -153,7 +153,8 @@ void Pipeline::Impl::join(const comm::Group& outer, const std::vector<Stage>& st
         place.rank_of_stage,
         stages,
         group.split(0, group.rank()),
-        *options.store);
+        *options.store,
+        options.sync ? options.sync->gradient_dtype() : std::nullopt);
   if (options.sync)
     options.sync->leave_to_finish(tied ? tied->leaves() : std::vector<at::Tensor>());
   cores = gather_cores(group, own_cores());

@@ -94,8 +94,9 @@ TiedGradients::TiedGradients(
     const std::vector<int>& rank_of_stage,
     const std::vector<Stage>& stages,
     const comm::Group& group,
-    autograd::GradientStore& store)
-    : store_(store) {
+    autograd::GradientStore& store,
+    std::optional<at::ScalarType> dtype)
+    : store_(store), dtype_(dtype) {
   int tag = 0;
   for (const Tied& one : tied) {
     Tie tie;
@@ -208,7 +209,17 @@ at::Tensor TiedGradients::receive_sum(const Tie& tie) const {
 }
 
 void TiedGradients::give(const at::Tensor& leaf, const at::Tensor& sum) {
-  store_.accumulate(leaf, sum.to(leaf.scalar_type(), false, /*copy=*/true), 1);
+  at::Tensor own =
+      sum.to(dtype_.value_or(leaf.scalar_type()), false, /*copy=*/true);
+  if (own.scalar_type() == leaf.scalar_type()) {
+    store_.accumulate(leaf, own, 1);
+  } else {
+    at::Tensor total = store_.get(leaf);
+    if (total.defined())
+      total = total.to(own.scalar_type());
+    autograd::add_gradient(total, std::move(own));
+    store_.set(leaf, total);
+  }
   autograd::call_post_accumulate_hooks(leaf, store_);
 }
 

@@ -1,5 +1,6 @@
 // Sums the gradients of parameters that several stages have.
 #pragma once
+#include <optional>
 #include <unordered_map>
 #include <unordered_set>
 #include <vector>
@@ -15,7 +16,7 @@ namespace trireme::pipe {
 /// A store that keeps the gradients of tied parameters apart until the step is over,
 /// since only what this step has added may be summed. All others go on to `store`.
 /// Sums of float16 and bfloat16 are taken in float32, over microbatches and over
-/// places, and rounded once. Gradients may be sparse. Post-accumulate hooks of tied
+/// places, and rounded once, to `dtype` if there is one, else to the parameter's. Gradients may be sparse. Post-accumulate hooks of tied
 /// parameters are called once a step, when their sum is there.
 class TiedGradients final : public autograd::GradientStore {
  public:
@@ -26,7 +27,8 @@ class TiedGradients final : public autograd::GradientStore {
       const std::vector<int>& rank_of_stage,
       const std::vector<Stage>& stages,
       const comm::Group& group,
-      autograd::GradientStore& store);
+      autograd::GradientStore& store,
+      std::optional<at::ScalarType> dtype = {});
 
   void accumulate(
       const at::Tensor& leaf, const at::Tensor& gradient, size_t references) override;
@@ -73,6 +75,7 @@ class TiedGradients final : public autograd::GradientStore {
   void give(const at::Tensor& leaf, const at::Tensor& sum);
 
   autograd::GradientStore& store_;
+  std::optional<at::ScalarType> dtype_;
   std::vector<Tie> ties_;
   std::vector<at::Tensor> leaves_;
   std::unordered_set<c10::TensorImpl*> is_tied_;
