@@ -171,7 +171,9 @@ train::LayoutRoom room_of(const train::Config& config, const LaunchEnv& launched
   return {
       .ranks = static_cast<int>(config.parallelism.ranks),
       .cores = available_cores(),
-      .threads = env.has("OMP_NUM_THREADS") ? rank_threads(env, available_cores(), launcher_cores()) : 0,
+      .threads = env.has("OMP_NUM_THREADS")
+                     ? rank_threads(env, available_cores(), launcher_cores())
+                     : 0,
       .memory_bytes = static_cast<double>(available_memory_bytes())};
 }
 

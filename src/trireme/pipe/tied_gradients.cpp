@@ -209,8 +209,7 @@ at::Tensor TiedGradients::receive_sum(const Tie& tie) const {
 }
 
 void TiedGradients::give(const at::Tensor& leaf, const at::Tensor& sum) {
-  at::Tensor own =
-      sum.to(dtype_.value_or(leaf.scalar_type()), false, /*copy=*/true);
+  at::Tensor own = sum.to(dtype_.value_or(leaf.scalar_type()), false, /*copy=*/true);
   if (own.scalar_type() == leaf.scalar_type()) {
     store_.accumulate(leaf, own, 1);
   } else {

@@ -16,8 +16,9 @@ namespace trireme::pipe {
 /// A store that keeps the gradients of tied parameters apart until the step is over,
 /// since only what this step has added may be summed. All others go on to `store`.
 /// Sums of float16 and bfloat16 are taken in float32, over microbatches and over
-/// places, and rounded once, to `dtype` if there is one, else to the parameter's. Gradients may be sparse. Post-accumulate hooks of tied
-/// parameters are called once a step, when their sum is there.
+/// places, and rounded once, to `dtype` if there is one, else to the parameter's.
+/// Gradients may be sparse. Post-accumulate hooks of tied parameters are called once a
+/// step, when their sum is there.
 class TiedGradients final : public autograd::GradientStore {
  public:
   /// Makes the values equal to those of the first place. InvalidArgument on all ranks
