@@ -8,6 +8,7 @@
 #include <torch/nn/modules/embedding.h>
 
 #include "trireme/core/error.h"
+#include "trireme/core/list_names.h"
 #include "trireme/core/log.h"
 #include "trireme/dp/verify.h"
 
