@@ -1,21 +1,24 @@
-#include "trireme/ckpt/agree.h"
+#include "trireme/comm/agree.h"
 
 #include <exception>
 
 #include <ATen/Functions.h>
 
+#include "trireme/comm/collective.h"
 #include "trireme/comm/collectives.h"
 #include "trireme/core/error.h"
 
-namespace trireme::ckpt {
+namespace trireme::comm {
 namespace {
 
 constexpr char kDone = 'd', kFailed = 'f';
 
+}  // namespace
+
 std::vector<std::string> gather_texts(
-    const comm::Group& group, std::chrono::milliseconds timeout, std::string mine) {
+    const Group& group, std::string mine, std::chrono::milliseconds timeout) {
   std::vector<at::Tensor> all;
-  comm::all_gather_uneven(
+  all_gather_uneven(
       group,
       all,
       at::from_blob(mine.data(), {static_cast<int64_t>(mine.size())}, at::kByte),
@@ -23,24 +26,16 @@ std::vector<std::string> gather_texts(
   std::vector<std::string> texts;
   for (const at::Tensor& theirs : all) {
     const at::Tensor bytes = theirs.contiguous();
-    texts.emplace_back(
-        static_cast<const char*>(bytes.const_data_ptr()), bytes.nbytes());
+    auto& its = texts.emplace_back();
+    if (bytes.numel() > 0)  // an empty tensor may have no memory
+      its.assign(static_cast<const char*>(bytes.const_data_ptr()), bytes.nbytes());
   }
   return texts;
 }
 
-std::string rank_text(const comm::Group& group, size_t rank) {
-  const int in_world = group.members()[rank];
-  if (static_cast<size_t>(in_world) == rank)
-    return text("rank ", rank);
-  return text("rank ", rank, " (world rank ", in_world, ")");
-}
-
-}  // namespace
-
 std::vector<std::string> agree(
-    const comm::Group& group,
-    std::chrono::milliseconds timeout,
+    const Group& group,
+    const AgreeOptions& options,
     const std::function<std::string()>& body) {
   std::exception_ptr mine;
   std::string word;
@@ -50,18 +45,35 @@ std::vector<std::string> agree(
     mine = std::current_exception();
     word = kFailed + std::string(error.what());
   }
-  std::vector<std::string> all = gather_texts(group, timeout, std::move(word));
+  std::vector<std::string> all = gather_texts(group, std::move(word), options.timeout);
   if (mine)
     std::rethrow_exception(mine);
+  const std::vector<int>& members = group.members();
   for (size_t rank = 0; rank < all.size(); ++rank) {
     const bool failed = all[rank].empty() || all[rank][0] == kFailed;
     all[rank].erase(0, 1);
     if (failed)
       throw PeerError(
-          group.members()[rank],
-          text("[ckpt] ", rank_text(group, rank), ": ", all[rank]));
+          members[rank],
+          text(
+              "[",
+              options.module,
+              "] ",
+              rank_text(static_cast<int>(rank), members),
+              ": ",
+              all[rank]));
   }
   return all;
 }
 
-}  // namespace trireme::ckpt
+void check_everywhere(
+    const Group& group,
+    const AgreeOptions& options,
+    const std::function<void()>& check) {
+  agree(group, options, [&] {
+    check();
+    return std::string();
+  });
+}
+
+}  // namespace trireme::comm
