@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "trireme/cli/front.h"
+#include "trireme/testing/message.h"
 #include "trireme/testing/scratch_folder.h"
 
 namespace trireme::cli {
@@ -31,9 +32,7 @@ inline Answer ask(std::vector<std::string> words) {
   return {.code = code, .out = out.str(), .err = err.str()};
 }
 
-inline bool contains(const std::string& whole, const std::string& part) {
-  return whole.find(part) != std::string::npos;
-}
+using testing::contains;
 
 /// A folder of its own, gone at the end.
 class ScheduleFiles : public ::testing::Test {

@@ -12,6 +12,7 @@
 #include "trireme/sched/csv.h"
 #include "trireme/sched/generate.h"
 #include "trireme/sched/schedule.h"
+#include "trireme/testing/message.h"
 
 namespace trireme::sched {
 
@@ -26,9 +27,7 @@ std::string refusal(const Body& body) {
   return {};
 }
 
-inline bool contains(const std::string& whole, const std::string& part) {
-  return whole.find(part) != std::string::npos;
-}
+using testing::contains;
 
 /// A schedule from rows of cells.
 inline Schedule from_rows(const std::vector<std::string>& rows) {
