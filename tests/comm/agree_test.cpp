@@ -26,6 +26,14 @@ TEST(AgreeRanks, EveryRankGetsEverybodysText) {
     });
 }
 
+TEST(AgreeRanks, EverybodyHasWhatRankZeroShares) {
+  run_world(Backend::Local, 3, [](const Group& world) {
+    const bool first = world.rank() == 0;
+    EXPECT_EQ(share_text(world, first ? "a text\n" : "another"), "a text\n");
+    EXPECT_EQ(share_text(world, first ? "" : "another"), "");
+  });
+}
+
 TEST(AgreeRanks, OneRanksErrorReachesAllAndTheGroupGoesOn) {
   run_world(Backend::Local, 3, [](const Group& world) {
     const auto ask = [&] {

@@ -1,5 +1,6 @@
 #include "trireme/comm/agree.h"
 
+#include <cstring>
 #include <exception>
 
 #include <ATen/Functions.h>
@@ -31,6 +32,18 @@ std::vector<std::string> gather_texts(
       its.assign(static_cast<const char*>(bytes.const_data_ptr()), bytes.nbytes());
   }
   return texts;
+}
+
+std::string share_text(const Group& group, const std::string& mine) {
+  at::Tensor size = at::full({1}, static_cast<int64_t>(mine.size()), at::kLong);
+  broadcast(group, size, 0);
+  if (size.item<int64_t>() == 0)
+    return {};
+  at::Tensor bytes = at::zeros({size.item<int64_t>()}, at::kByte);
+  if (group.rank() == 0)
+    std::memcpy(bytes.data_ptr(), mine.data(), mine.size());
+  broadcast(group, bytes, 0);
+  return {static_cast<const char*>(bytes.const_data_ptr()), bytes.nbytes()};
 }
 
 std::vector<std::string> agree(

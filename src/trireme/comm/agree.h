@@ -14,6 +14,10 @@ namespace trireme::comm {
 std::vector<std::string> gather_texts(
     const Group& group, std::string mine, std::chrono::milliseconds timeout = {});
 
+/// The text that rank 0 passes, on all ranks; what others pass does not matter.
+/// Collective.
+std::string share_text(const Group& group, const std::string& mine);
+
 /// How ranks agree.
 struct AgreeOptions {
   /// Who asks, for messages: "dp".
