@@ -9,6 +9,7 @@
 
 #include "trireme/core/error.h"
 #include "trireme/sched/action_text.h"
+#include "trireme/sched/costs.h"
 #include "trireme/sched/csv.h"
 #include "trireme/sched/generate.h"
 #include "trireme/sched/schedule.h"
@@ -100,6 +101,20 @@ inline NamedSize random_size(std::mt19937& random, int most_ranks, int most_roun
     if (refusal([&] { made.make(); }).empty())
       return made;
   }
+}
+
+/// Every action of every stage takes some whole time up to `most`.
+inline Costs any_costs(std::mt19937& random, int stages, int most) {
+  std::uniform_int_distribution<int> cost(0, most);
+  Costs costs;
+  costs.stages.clear();
+  for (int i = 0; i < stages; ++i)
+    costs.stages.push_back(
+        {.forward = double(cost(random)),
+         .input_grad = double(cost(random)),
+         .weight_grad = double(cost(random)),
+         .backward = double(cost(random))});
+  return costs;
 }
 
 }  // namespace trireme::sched
