@@ -1,13 +1,12 @@
 #include "trireme/bench/json.h"
 
 #include <filesystem>
-#include <fstream>
-#include <unistd.h>
 
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
 #include "trireme/core/error.h"
+#include "trireme/core/scratch_folder.h"
 
 namespace trireme::bench {
 namespace {
@@ -28,13 +27,8 @@ Record sample_record() {
 
 class BenchFile : public ::testing::Test {
  protected:
-  void SetUp() override {
-    folder_ = fs::temp_directory_path() / text("trireme-bench-json-", getpid());
-    fs::create_directory(folder_);
-  }
-  void TearDown() override { fs::remove_all(folder_); }
-  std::string path(const char* name) const { return (folder_ / name).string(); }
-  fs::path folder_;
+  std::string path(const char* name) const { return (folder_.path() / name).string(); }
+  const ScratchFolder folder_;
 };
 
 TEST(BenchJson, HasTheFieldsThatOthersRead) {
@@ -88,7 +82,8 @@ TEST_F(BenchFile, IsWrittenWholeAndLeavesNothingBeside) {
   write_records(path("new.json"), {sample_record(), sample_record()});
   EXPECT_EQ(read_records(path("new.json")).size(), 2u);
   EXPECT_EQ(
-      std::distance(fs::directory_iterator(folder_), fs::directory_iterator()), 1);
+      std::distance(fs::directory_iterator(folder_.path()), fs::directory_iterator()),
+      1);
 }
 
 TEST_F(BenchFile, SaysWhereItCannotBeWritten) {
@@ -101,7 +96,7 @@ TEST_F(BenchFile, SaysWhereItCannotBeWritten) {
 }
 
 TEST_F(BenchFile, SaysWhichFileIsNotOne) {
-  std::ofstream(path("bad.json")) << "[{]";
+  folder_.write("bad.json", "[{]");
   for (const char* name : {"absent.json", "bad.json", "."})
     try {
       read_records(path(name));

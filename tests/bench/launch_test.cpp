@@ -4,9 +4,9 @@
 
 #include <gtest/gtest.h>
 
+#include "bench_run.h"
 #include "trireme/bench/launch_sides.h"
 #include "trireme/core/error.h"
-#include "trireme/launch/child.h"
 
 namespace trireme::bench {
 namespace {
@@ -31,25 +31,11 @@ TEST(BenchLaunchProcs, MeasuresMemoryAgainstItsLimit) {
 }
 
 TEST(BenchLaunchProcs, SaysWhyThereIsNoPeer) {
-  const launch::ChildResult result = launch::run_child(
-      {.command =
-           {TRIREME_BENCH_PROGRAM,
-            "bench",
-            "launch",
-            "--case",
-            "first barrier",
-            "--rounds",
-            "1",
-            "--check"},
-       .variables = {{"TRIREME_PYTHON", "/no/python"}}});
-  EXPECT_EQ(result.exit_code, 1);
-  EXPECT_NE(result.out.find("No peer: "), std::string::npos) << result.out;
-  EXPECT_NE(result.out.find("/no/python"), std::string::npos) << result.out;
+  expect_no_peer({"launch", "--case", "first barrier", "--rounds", "1", "--check"});
 }
 
 TEST(BenchLaunchProcs, TheWorkerIsAWorldOfOneByItself) {
-  const launch::ChildResult result = launch::run_child(
-      {.command = {TRIREME_BENCH_PROGRAM, "bench", "--worker", "launch"}});
+  const launch::ChildResult result = run_bench({"--worker", "launch"});
   EXPECT_TRUE(result.ok()) << launch::failure_text(result);
   EXPECT_TRUE(result.out.starts_with(kBarrierMark)) << result.out;
 }

@@ -1,11 +1,9 @@
 #include "trireme/bench/peer.h"
 
-#include <fstream>
-#include <unistd.h>
-
 #include <gtest/gtest.h>
 
 #include "trireme/core/error.h"
+#include "trireme/core/scratch_folder.h"
 
 namespace trireme::bench {
 namespace {
@@ -14,26 +12,18 @@ namespace fs = std::filesystem;
 
 class FindPeer : public ::testing::Test {
  protected:
-  void SetUp() override {
-    root_ = fs::temp_directory_path() / text("trireme-bench-peer-", getpid());
-    program_ = root_ / "build" / "release" / "bin" / "trireme-torch";
-    fs::create_directories(program_.parent_path());
-  }
-  void TearDown() override { fs::remove_all(root_); }
+  void SetUp() override { fs::create_directories(program_.parent_path()); }
 
-  fs::path write(const fs::path& inside) const {
-    fs::create_directories((root_ / inside).parent_path());
-    std::ofstream(root_ / inside) << "\n";
-    return root_ / inside;
-  }
+  fs::path write(const fs::path& inside) const { return folder_.write(inside, "\n"); }
 
   PeerCommand find(Environment::Variables more = {}) const {
     more.try_emplace("TRIREME_PYTHON", "python3");
     return find_peer("comm", Environment(std::move(more)), program_);
   }
 
-  fs::path root_;
-  fs::path program_;
+  const ScratchFolder folder_;
+  const fs::path& root_ = folder_.path();
+  const fs::path program_ = root_ / "build" / "release" / "bin" / "trireme-torch";
 };
 
 TEST_F(FindPeer, NeedsAPython) {

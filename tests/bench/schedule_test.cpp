@@ -4,8 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include "bench_run.h"
 #include "trireme/core/error.h"
-#include "trireme/launch/child.h"
 
 namespace trireme::bench {
 namespace {
@@ -41,21 +41,8 @@ TEST(BenchScheduleProcs, ComparesSizes) {
 }
 
 TEST(BenchScheduleProcs, SaysWhyThereIsNoPeer) {
-  const launch::ChildResult result = launch::run_child(
-      {.command =
-           {TRIREME_BENCH_PROGRAM,
-            "bench",
-            "schedule",
-            "--quick",
-            "--case",
-            "16 ranks",
-            "--rounds",
-            "1",
-            "--check"},
-       .variables = {{"TRIREME_PYTHON", "/no/python"}}});
-  EXPECT_EQ(result.exit_code, 1);
-  EXPECT_NE(result.out.find("No peer: "), std::string::npos) << result.out;
-  EXPECT_NE(result.out.find("/no/python"), std::string::npos) << result.out;
+  expect_no_peer(
+      {"schedule", "--quick", "--case", "16 ranks", "--rounds", "1", "--check"});
 }
 
 TEST(BenchSchedulePeer, IsFasterThanTorch) {

@@ -7,10 +7,12 @@
 #include <gtest/gtest.h>
 
 #include "trireme/core/error.h"
+#include "trireme/testing/message.h"
 
 namespace trireme::bench {
 namespace {
 
+using testing::message_of;
 using namespace std::chrono_literals;
 
 const std::string kReady = "echo '{\"rows\":[]}'; ";
@@ -21,21 +23,10 @@ WorkerStart shell(const std::string& script) {
   return {.command = {"sh", "-c", script}, .variables = {}};
 }
 
-// The text of what `call` throws.
-template <class Call>
-std::string error_of(Call&& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
-}
-
 std::string error_of_asking(
     const std::string& script, std::chrono::milliseconds limit = 20s) {
   WorkerTeam team("test", {shell(kServe), shell(kReady + script)});
-  return error_of([&] { team.ask("{}", limit); });
+  return message_of<Error>([&] { team.ask("{}", limit); });
 }
 
 void expect_within(const std::string& text, const std::string& part) {
@@ -109,14 +100,14 @@ TEST(WorkerTeamProcs, DoesNotWaitForEver) {
 
 TEST(WorkerTeamProcs, DoesNotStartWithAWorkerThatIsNeverReady) {
   expect_within(
-      error_of([] {
+      message_of<Error>([] {
         WorkerTeam team("test", {shell("exec sleep 100")}, {.start_limit = 100ms});
       }),
       "within 100 ms");
 }
 
 TEST(WorkerTeamProcs, SaysWhichProgramIsMissing) {
-  const std::string error = error_of([] {
+  const std::string error = message_of<Error>([] {
     WorkerTeam team("test", {{.command = {"/nonexistent/program"}, .variables = {}}});
   });
   expect_within(error, "cannot start /nonexistent/program: No such file");

@@ -10,6 +10,8 @@
 #include <nlohmann/json.hpp>
 
 #include "trireme/cli/front.h"
+#include "trireme/testing/message.h"
+#include "trireme/testing/scratch_folder.h"
 
 namespace trireme::cli {
 
@@ -30,35 +32,27 @@ inline Answer ask(std::vector<std::string> words) {
   return {.code = code, .out = out.str(), .err = err.str()};
 }
 
-inline bool contains(const std::string& whole, const std::string& part) {
-  return whole.find(part) != std::string::npos;
-}
+using testing::contains;
 
 /// A folder of its own, gone at the end.
 class ScheduleFiles : public ::testing::Test {
  protected:
-  ScheduleFiles() {
-    std::string pattern =
-        (fs::temp_directory_path() / "trireme-schedule-XXXXXX").native();
-    folder_ = ::mkdtemp(pattern.data());
+  std::string path(const std::string& name) const {
+    return (folder_.path() / name).native();
   }
-  ~ScheduleFiles() override { fs::remove_all(folder_); }
-
-  std::string path(const std::string& name) const { return (folder_ / name).native(); }
   std::string write(const std::string& name, const std::string& content) const {
-    std::ofstream(path(name), std::ios::binary) << content;
-    return path(name);
+    return folder_.write(name, content).native();
   }
   std::string read(const std::string& name) const {
     std::ifstream file(path(name), std::ios::binary);
     return {std::istreambuf_iterator<char>(file), {}};
   }
   size_t files() const {
-    return static_cast<size_t>(
-        std::distance(fs::directory_iterator(folder_), fs::directory_iterator()));
+    return static_cast<size_t>(std::distance(
+        fs::directory_iterator(folder_.path()), fs::directory_iterator()));
   }
 
-  fs::path folder_;
+  const testing::ScratchFolder folder_;
 };
 
 }  // namespace trireme::cli

@@ -86,7 +86,7 @@ TEST_F(ScheduleFiles, AreWrittenAsAWhole) {
   EXPECT_TRUE(read("out.csv").starts_with("0F0"));
   // What cannot be written leaves nothing behind.
   EXPECT_EQ(show(path("no/such/folder.csv")).code, 2);
-  EXPECT_EQ(show(folder_.native()).code, 2);
+  EXPECT_EQ(show(folder_.path().native()).code, 2);
   EXPECT_EQ(files(), 2U);
   // A device is written to, and stays one.
   EXPECT_EQ(show("/dev/null").code, 0);

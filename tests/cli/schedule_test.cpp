@@ -53,8 +53,8 @@ TEST_F(ScheduleBadProcs, Files) {
   expect_bad_file("0F0,0B0\n5F0,5B0\n", "got no action of stage 1");
   expect_bad_file(std::string("0F0,\0\x1b[31m\n", 11), "line 1, column 5 (cell 2");
   EXPECT_TRUE(contains(refused({"check", path("none.csv")}), "which does not exist"));
-  EXPECT_TRUE(
-      contains(refused({"check", folder_.native()}), "which is not a regular file"));
+  EXPECT_TRUE(contains(
+      refused({"check", folder_.path().native()}), "which is not a regular file"));
 }
 
 TEST_F(ScheduleBadProcs, Words) {

@@ -126,6 +126,12 @@ TEST(Collective, ListsRanksInWords) {
   EXPECT_EQ(rank_list(std::vector<int>{0, 1, 5}), "ranks 0, 1 and 5");
 }
 
+TEST(Collective, ARankIsNamedAsTheWorldCountsTooWhereThatDiffers) {
+  EXPECT_EQ(rank_text(1, {}), "rank 1");
+  EXPECT_EQ(rank_text(1, std::vector<int>{0, 1}), "rank 1");
+  EXPECT_EQ(rank_text(1, std::vector<int>{2, 3}), "rank 1 (world rank 3)");
+}
+
 TEST(Collective, AMismatchSaysWhoCalledWhat) {
   const uint64_t barrier = signature({});
   const uint64_t split = signature({.kind = CollectiveKind::Split});

@@ -8,11 +8,13 @@
 #include <gtest/gtest.h>
 
 #include "trireme/core/error.h"
+#include "trireme/testing/message.h"
 #include "trireme/testing/scratch_folder.h"
 
 namespace trireme::comm {
 namespace {
 
+using testing::message_of;
 using testing::ScratchFolder;
 
 std::string record(int rank, int size, const std::string& calls = "") {
@@ -32,16 +34,6 @@ const char* const kCollective =
 const char* const kSend =
     R"({"ticket": 9, "kind": "send", "state": "done", "group": 0, "sequence": 1,
         "started_ns": 30, "ended_ns": 40, "bytes": 99, "peer": 1, "tag": -5})";
-
-template <class Function>
-std::string message_of(Function function) {
-  try {
-    function();
-  } catch (const InvalidArgument& error) {
-    return error.what();
-  }
-  return "nothing was thrown";
-}
 
 std::string replaced(std::string all, const std::string& from, const std::string& to) {
   return all.replace(all.find(from), from.size(), to);
@@ -79,7 +71,7 @@ TEST(FlightFile, KnowsWhenItWasWritten) {
 
 TEST(FlightFile, NamesTheFileAndTheMember) {
   const auto parse = [](const std::string& json) {
-    return message_of([&] { parse_flight(json, "f.json"); });
+    return message_of<InvalidArgument>([&] { parse_flight(json, "f.json"); });
   };
   EXPECT_EQ(
       parse(replaced(record(0, 2, kSend), "99", "\"big\"")),
@@ -121,7 +113,9 @@ TEST(FlightFile, RefusesWhatIsNoRecord) {
   };
   for (const std::string& json : bad)
     EXPECT_NE(
-        message_of([&] { parse_flight(json, "f.json"); }).find("flight record f.json"),
+        message_of<InvalidArgument>([&] {
+          parse_flight(json, "f.json");
+        }).find("flight record f.json"),
         std::string::npos)
         << json;
 }
@@ -153,10 +147,14 @@ TEST(FlightFile, LoadsTheRecordsOfAFolderInOrder) {
 
 TEST(FlightFile, RefusesFoldersWithoutRecordsOfOneJob) {
   const ScratchFolder folder;
-  const auto load = [&] { return message_of([&] { load_flight(folder.path()); }); };
+  const auto load = [&] {
+    return message_of<InvalidArgument>([&] { load_flight(folder.path()); });
+  };
   EXPECT_NE(load().find("which has none"), std::string::npos) << load();
   EXPECT_NE(
-      message_of([&] { load_flight(folder.path() / "no"); }).find("cannot be read"),
+      message_of<InvalidArgument>([&] {
+        load_flight(folder.path() / "no");
+      }).find("cannot be read"),
       std::string::npos);
   folder.write("rank_0.json", record(1, 2));
   EXPECT_NE(load().find("expected rank 0"), std::string::npos) << load();
@@ -168,7 +166,9 @@ TEST(FlightFile, RefusesFoldersWithoutRecordsOfOneJob) {
 TEST(FlightFile, RefusesWhatIsNoPlainFileOrTooLarge) {
   const ScratchFolder folder;
   const auto file = folder.path() / "rank_0.json";
-  const auto load = [&] { return message_of([&] { load_flight(folder.path()); }); };
+  const auto load = [&] {
+    return message_of<InvalidArgument>([&] { load_flight(folder.path()); });
+  };
   ASSERT_EQ(::mkfifo(file.c_str(), 0600), 0);
   EXPECT_NE(load().find("got no text"), std::string::npos) << load();
   std::filesystem::remove(file);

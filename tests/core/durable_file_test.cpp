@@ -10,20 +10,13 @@
 #include <gtest/gtest.h>
 
 #include "trireme/core/error.h"
+#include "trireme/testing/message.h"
 #include "trireme/testing/scratch_folder.h"
 
 namespace trireme {
 namespace {
 
-/// The message with which `call` is refused.
-std::string durable_refusal(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const InvalidArgument& error) {
-    return error.what();
-  }
-  return "nothing was refused";
-}
+using testing::message_of;
 
 void expect_in(const std::string& message, const std::string& part) {
   EXPECT_NE(message.find(part), std::string::npos) << part << " in " << message;
@@ -57,12 +50,13 @@ TEST(DurableFile, IsThereOnlyWhenItIsFinished) {
 TEST(DurableFile, NamesThePathThatCannotBeWritten) {
   const testing::ScratchFolder folder;
   folder.write("file", "");
-  const std::string message =
-      durable_refusal([&] { write_durably(folder.path() / "file" / "x", "y"); });
+  const std::string message = message_of<InvalidArgument>(
+      [&] { write_durably(folder.path() / "file" / "x", "y"); });
   expect_in(message, (folder.path() / "file" / "x").string());
   expect_in(message, "Not a directory");
   expect_in(
-      durable_refusal([&] { write_durably(folder.path() / "no" / "x", "y"); }),
+      message_of<InvalidArgument>(
+          [&] { write_durably(folder.path() / "no" / "x", "y"); }),
       "No such file");
 }
 
@@ -73,7 +67,7 @@ TEST(DurableFileProcs, AFullDiskIsAnErrorAndLeavesNothing) {
     ::signal(SIGXFSZ, SIG_IGN);
     const rlimit limit{.rlim_cur = 1000, .rlim_max = RLIM_INFINITY};
     ::setrlimit(RLIMIT_FSIZE, &limit);
-    const std::string error = durable_refusal(
+    const std::string error = message_of<InvalidArgument>(
         [&] { write_durably(folder.path() / "x", std::string(5000, 'x')); });
     ::_exit(error.find("File too large") != std::string::npos ? 0 : 1);
   };
@@ -98,12 +92,16 @@ TEST(DurableFile, NamesStayInTheirFolder) {
 TEST(InputFile, RefusesWhatIsNoFile) {
   const testing::ScratchFolder folder;
   expect_in(
-      durable_refusal([&] { InputFile file(folder.path()); }), "a folder or a device");
+      message_of<InvalidArgument>([&] { InputFile file(folder.path()); }),
+      "a folder or a device");
   expect_in(
-      durable_refusal([&] { InputFile file(folder.path() / "none"); }), "No such file");
+      message_of<InvalidArgument>([&] { InputFile file(folder.path() / "none"); }),
+      "No such file");
   const auto pipe = folder.path() / "pipe";
   ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
-  expect_in(durable_refusal([&] { InputFile file(pipe); }), "a folder or a device");
+  expect_in(
+      message_of<InvalidArgument>([&] { InputFile file(pipe); }),
+      "a folder or a device");
 }
 
 TEST(InputFile, NoticesAFileThatShrinks) {
@@ -114,10 +112,11 @@ TEST(InputFile, NoticesAFileThatShrinks) {
   ASSERT_EQ(::truncate(path.c_str(), 4), 0);
   std::string into(10, ' ');
   expect_in(
-      durable_refusal([&] { file.read(into.data(), 10, 0); }),
+      message_of<InvalidArgument>([&] { file.read(into.data(), 10, 0); }),
       "expected 6 bytes more, got the end");
   expect_in(
-      durable_refusal([&] { read_file(path, 3); }), "expected at most 3 bytes, got 4");
+      message_of<InvalidArgument>([&] { read_file(path, 3); }),
+      "expected at most 3 bytes, got 4");
 }
 
 }  // namespace

@@ -7,25 +7,17 @@
 #include <gtest/gtest.h>
 
 #include "trireme/core/error.h"
+#include "trireme/testing/message.h"
 
 namespace trireme {
 namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
+using testing::message_of;
 
 Environment with(std::string value) {
   return Environment{{"X", std::move(value)}};
-}
-
-template <class Function>
-std::string message_of(Function function) {
-  try {
-    function();
-  } catch (const InvalidArgument& error) {
-    return error.what();
-  }
-  return "nothing was thrown";
 }
 
 TEST(Environment, FindsWhatIsSetAndNothingElse) {
@@ -48,13 +40,13 @@ TEST(Environment, ReadsTheProcess) {
 TEST(Environment, NamesTheVariableThatIsMissing) {
   const Environment env;
   EXPECT_EQ(
-      message_of([&] { env.integer("RANK", 0, 7); }),
+      message_of<InvalidArgument>([&] { env.integer("RANK", 0, 7); }),
       "[core] expected RANK to be a whole number from 0 to 7, got none: it is not set; "
       "set it, "
       "or "
       "start the program with a launcher that does");
   EXPECT_EQ(
-      message_of([&] { env.string("HOST"); }),
+      message_of<InvalidArgument>([&] { env.string("HOST"); }),
       "[core] expected HOST to be some text, got none: it is not set; set it, or start "
       "the "
       "program with a launcher that does");
@@ -62,14 +54,15 @@ TEST(Environment, NamesTheVariableThatIsMissing) {
 
 TEST(Environment, NamesTheVariableAndTheValueThatIsWrong) {
   EXPECT_EQ(
-      message_of([] { with("4 ").integer("X", 0, 7); }),
+      message_of<InvalidArgument>([] { with("4 ").integer("X", 0, 7); }),
       "[core] expected X to be a whole number from 0 to 7, got \"4 \"; correct it or "
       "unset "
       "it");
 }
 
 TEST(Environment, EscapesTheValueInMessages) {
-  const std::string what = message_of([] { with("1\n\x1b[2J").integer("X", 0, 7); });
+  const std::string what =
+      message_of<InvalidArgument>([] { with("1\n\x1b[2J").integer("X", 0, 7); });
   EXPECT_NE(what.find("\"1\\n\\x1b[2J\""), std::string::npos) << what;
 }
 
@@ -113,7 +106,7 @@ TEST(Environment, FallsBackOnlyWhenNotSet) {
 TEST(Environment, RejectsAnEmptyString) {
   EXPECT_EQ(with(" a b").string("X"), " a b");
   EXPECT_EQ(
-      message_of([] { with("").string("X"); }),
+      message_of<InvalidArgument>([] { with("").string("X"); }),
       "[core] expected X to be some text, got \"\"; correct it or unset it");
 }
 
@@ -148,7 +141,8 @@ TEST(Environment, RejectsWhatIsNoTime) {
         << value;
   }
   EXPECT_EQ(
-      message_of([] { with("soon").seconds_or("X", seconds(1), seconds(100)); }),
+      message_of<InvalidArgument>(
+          [] { with("soon").seconds_or("X", seconds(1), seconds(100)); }),
       "[core] expected X to be seconds above 0 and at most 100, as 90 or 0.25, got "
       "\"soon\"; correct it or unset it");
 }

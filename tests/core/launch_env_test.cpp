@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "trireme/core/error.h"
+#include "trireme/testing/message.h"
 
 namespace trireme {
 namespace {
@@ -55,12 +56,7 @@ LaunchEnv read(const Variables& variables) {
 }
 
 std::string error_of(const Variables& variables) {
-  try {
-    read(variables);
-  } catch (const InvalidArgument& error) {
-    return error.what();
-  }
-  return "nothing was thrown";
+  return testing::message_of<InvalidArgument>([&] { read(variables); });
 }
 
 void expect_error(const Variables& variables, const std::string& part) {

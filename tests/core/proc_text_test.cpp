@@ -1,35 +1,21 @@
 // Text of the kernel, good and odd, and cgroup folders made in a temporary place.
 #include "trireme/core/proc_text.h"
 
-#include <cstdlib>
-#include <fstream>
-#include <unistd.h>
-
 #include <gtest/gtest.h>
+
+#include "trireme/testing/scratch_folder.h"
 
 namespace trireme {
 namespace {
 
-namespace fs = std::filesystem;
-
-// A folder of this test alone, removed at its end.
 class CgroupQuota : public ::testing::Test {
  protected:
-  ~CgroupQuota() override { fs::remove_all(root_); }
-
-  void write(const std::string& path, const std::string& text) {
-    const fs::path file = root_ / path;
-    fs::create_directories(file.parent_path());
-    std::ofstream(file) << text;
+  void write(const std::string& path, const std::string& text) const {
+    folder_.write(path, text);
   }
 
-  static fs::path make_root() {
-    std::string name = (fs::temp_directory_path() / "trireme_cgroup_XXXXXX").string();
-    EXPECT_NE(mkdtemp(name.data()), nullptr);
-    return name;
-  }
-
-  const fs::path root_ = make_root();
+  const testing::ScratchFolder folder_;
+  const std::filesystem::path& root_ = folder_.path();
 };
 
 std::string stat_line(const std::string& name, const std::string& state) {

@@ -16,14 +16,6 @@ Parameter named(const std::string& name, bool trained = true) {
   return {name, at::zeros({2}).set_requires_grad(trained)};
 }
 
-TEST(Parameter, Lists) {
-  EXPECT_EQ(list_names({}), "none");
-  EXPECT_EQ(list_names({"a", "b"}), "a, b");
-  EXPECT_EQ(
-      list_names(std::vector<std::string>(14, "x")),
-      "x, x, x, x, x, x, x, x, x, x, x, x, ... (14 in all)");
-}
-
 TEST(Parameter, WhatIsTrained) {
   const Parameter a = named("a");
   const Parameter twice{"twice", a.tensor};

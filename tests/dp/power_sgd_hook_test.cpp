@@ -8,7 +8,7 @@
 
 #include "hook_case.h"
 #include "trireme/core/error.h"
-#include "trireme/dp/compress_hooks.h"
+#include "trireme/dp/comm_hook.h"
 #include "trireme/testing/check.h"
 
 namespace trireme::dp {

@@ -11,7 +11,7 @@
 
 #include "hook_case.h"
 #include "trireme/comm/collectives.h"
-#include "trireme/dp/compress_hooks.h"
+#include "trireme/dp/comm_hook.h"
 
 namespace trireme::dp {
 namespace {

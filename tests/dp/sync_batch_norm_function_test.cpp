@@ -207,22 +207,19 @@ TEST(SyncBatchNormFunctionRanks, TellsOfAPeerThatFails) {
 
 TEST(SyncBatchNormFunctionProcs, TellsOfAPeerThatDies) {
   constexpr int kNoticed = 7;
-  const std::string job = testing::fresh_job_name();
   testing::Processes processes;
-  for (int rank = 0; rank < 2; ++rank)
-    processes.start([&, rank] {
-      const auto world = testing::join_job(job, rank, 2, std::chrono::seconds(30));
-      const Case one(world);
-      const at::Tensor loss = one.loss();
-      if (rank == 1)
-        std::_Exit(3);  // as if killed: nothing is said to the others
-      try {
-        loss.backward();
-      } catch (const PeerError& error) {
-        return error.rank() == 1 ? kNoticed : 1;
-      }
-      return 2;
-    });
+  processes.start_ranks(testing::fresh_job_name(), 2, [&](const comm::Group& world) {
+    const Case one(world);
+    const at::Tensor loss = one.loss();
+    if (world.rank() == 1)
+      std::_Exit(3);  // as if killed: nothing is said to the others
+    try {
+      loss.backward();
+    } catch (const PeerError& error) {
+      return error.rank() == 1 ? kNoticed : 1;
+    }
+    return 2;
+  });
   const auto endings = processes.wait(std::chrono::seconds(20));
   EXPECT_EQ(endings[0].exit_code, kNoticed);
   EXPECT_EQ(endings[1].exit_code, 3);

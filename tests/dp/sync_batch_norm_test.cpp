@@ -270,22 +270,19 @@ TEST(SyncBatchNormRanks, TellsOfAPeerThatRefusesItsInput) {
 
 TEST(SyncBatchNormProcs, TellsOfAPeerThatDies) {
   constexpr int kNoticed = 7;
-  const std::string job = testing::fresh_job_name();
   testing::Processes processes;
-  for (int rank = 0; rank < 4; ++rank)
-    processes.start([&, rank] {
-      const auto world = testing::join_job(job, rank, 4, std::chrono::seconds(30));
-      SyncBatchNorm layer(SyncBatchNormOptions{.num_features = 3, .group = world});
+  processes.start_ranks(testing::fresh_job_name(), 4, [&](const comm::Group& world) {
+    SyncBatchNorm layer(SyncBatchNormOptions{.num_features = 3, .group = world});
+    layer->forward(at::ones({4, 3}));
+    if (world.rank() == 2)
+      std::_Exit(3);  // as if killed: nothing is said to the others
+    try {
       layer->forward(at::ones({4, 3}));
-      if (rank == 2)
-        std::_Exit(3);  // as if killed: nothing is said to the others
-      try {
-        layer->forward(at::ones({4, 3}));
-      } catch (const PeerError& error) {
-        return error.rank() == 2 ? kNoticed : 1;
-      }
-      return 2;
-    });
+    } catch (const PeerError& error) {
+      return error.rank() == 2 ? kNoticed : 1;
+    }
+    return 2;
+  });
   const auto endings = processes.wait(std::chrono::seconds(20));
   for (size_t rank = 0; rank < 4; ++rank)
     EXPECT_EQ(endings[rank].exit_code, rank == 2 ? 3 : kNoticed) << rank;

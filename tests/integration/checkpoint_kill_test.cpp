@@ -22,7 +22,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kRanks = 2, kKills = 20, kNoticed = 42, kMostSaves = 10'000;
+constexpr int kRanks = 2, kKills = 20, kMostSaves = 10'000;
 constexpr int64_t kSize = 50'000;
 
 // Each rank brings one stage, full of the step.
@@ -49,21 +49,19 @@ void expect_whole(const Checkpoint& checkpoint) {
 
 // Saves one step after the other; every third one twice, which replaces it.
 int save_until_death(
-    const std::string& job, int rank, const fs::path& root, const fs::path& ready) {
-  const comm::Group world =
-      testing::join_job(job, rank, kRanks, std::chrono::seconds(30));
+    const comm::Group& world, const fs::path& root, const fs::path& ready) {
   const int64_t start = Checkpoint(*latest_checkpoint(root)).step();
   comm::barrier(world);
-  if (rank == 0)
+  if (world.rank() == 0)
     write_durably(ready, "");
   try {
     for (int64_t i = 1; i <= kMostSaves; ++i) {
       const int64_t step = start + i;
       for (int times = step % 3 == 0 ? 2 : 1; times > 0; --times)
-        save_checkpoint(world, root, step, content_of(rank, step), {.keep = 2});
+        save_checkpoint(world, root, step, content_of(world.rank(), step), {.keep = 2});
     }
   } catch (const PeerError&) {
-    return kNoticed;
+    return testing::kNoticed;
   }
   return 1;
 }
@@ -94,20 +92,19 @@ TEST(CheckpointKillProcs, TheCheckpointBeforeStaysLoadable) {
   int left = 0;
   for (int round = 0; round < kKills; ++round) {
     std::mt19937 random(static_cast<unsigned>(500 + round));  // fixed seeds
-    const size_t victim = random() % kRanks;
+    const int victim = static_cast<int>(random() % kRanks);
     const auto delay = std::chrono::microseconds(random() % 150'000);
     const int64_t before = Checkpoint(*latest_checkpoint(root)).step();
-    const std::string job = testing::fresh_job_name();
     const fs::path ready = scratch.path() / text("ready-", round);
     testing::Processes processes;
-    for (int rank = 0; rank < kRanks; ++rank)
-      processes.start([&, rank] { return save_until_death(job, rank, root, ready); });
+    processes.start_ranks(
+        testing::fresh_job_name(), kRanks, [&](const comm::Group& world) {
+          return save_until_death(world, root, ready);
+        });
     wait_for(ready);
     std::this_thread::sleep_for(delay);
-    processes.kill(victim, SIGKILL);
-    const auto endings = processes.wait(std::chrono::seconds(20));
-    EXPECT_EQ(endings[victim].signal, SIGKILL);
-    EXPECT_EQ(endings[1 - victim].exit_code, kNoticed);
+    processes.kill(static_cast<size_t>(victim), SIGKILL);
+    testing::expect_noticed(processes.wait(std::chrono::seconds(20)), victim);
     left += has_leftovers(root);
     const std::vector<int64_t> steps = checkpoint_steps(root);
     ASSERT_FALSE(steps.empty());

@@ -1,6 +1,5 @@
 // Files of ours are read by safetensors and transformers, and theirs by us:
 // tests/peer/safetensors_files.py is the other side.
-#include <cstdlib>
 #include <string>
 
 #include <ATen/Functions.h>
@@ -16,12 +15,6 @@ namespace trireme::ckpt {
 namespace {
 
 namespace fs = std::filesystem;
-
-void run_python(const char* python, const char* task, const fs::path& folder) {
-  const std::string command =
-      text(python, " -B ", SAFETENSORS_FILES, " ", task, " ", folder.string());
-  ASSERT_EQ(std::system(command.c_str()), 0) << command;
-}
 
 // All that their file holds goes into ours.
 void write_ours(const fs::path& from, const fs::path& to) {
@@ -60,9 +53,9 @@ TEST(CheckpointPeer, FilesMoveBothWays) {
   const std::string missing = testing::peer_missing({"safetensors", "transformers"});
   if (!missing.empty())
     GTEST_SKIP() << missing;
-  const char* python = std::getenv("TRIREME_PYTHON");
   const testing::ScratchFolder folder;
-  ASSERT_NO_FATAL_FAILURE(run_python(python, "make", folder.path()));
+  testing::run_peer({SAFETENSORS_FILES, "make", folder.path().string()});
+  ASSERT_FALSE(HasFailure());
   write_ours(folder.path() / "theirs.safetensors", folder.path() / "ours.safetensors");
   const WeightFiles model(folder.path() / "hf");
   for (const int ranks : {1, 2})
@@ -70,7 +63,7 @@ TEST(CheckpointPeer, FilesMoveBothWays) {
       save_checkpoint(
           world, folder.path(), ranks, share_of(model, world.rank(), ranks));
     });
-  ASSERT_NO_FATAL_FAILURE(run_python(python, "check", folder.path()));
+  testing::run_peer({SAFETENSORS_FILES, "check", folder.path().string()});
 }
 
 }  // namespace

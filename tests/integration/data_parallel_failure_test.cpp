@@ -1,7 +1,5 @@
 // A rank that throws, is killed, stalls or leaves: everybody hears of it.
-#include <atomic>
 #include <signal.h>
-#include <sys/mman.h>
 #include <thread>
 #include <unistd.h>
 
@@ -202,62 +200,35 @@ TEST(DataParallelFailureRanks, AModuleWithoutParameters) {
   });
 }
 
-/// A number that processes share.
-struct Shared {
-  Shared()
-      : value(new (::mmap(
-            nullptr,
-            sizeof(std::atomic<int64_t>),
-            PROT_READ | PROT_WRITE,
-            MAP_SHARED | MAP_ANONYMOUS,
-            -1,
-            0)) std::atomic<int64_t>(0)) {}
-  ~Shared() { ::munmap(value, sizeof *value); }
-  Shared(const Shared&) = delete;
-  Shared& operator=(const Shared&) = delete;
-  std::atomic<int64_t>* value;
-};
-
 // In a hook of the third bucket: the others are in the middle of it.
 TEST(DataParallelFailureProcs, AKilledRankIsNoticedWithinTwoSeconds) {
   constexpr int kRanks = 3;
-  constexpr int kNoticed = 42;
   for (int victim = 0; victim < kRanks; ++victim) {
-    const Shared death;
-    const std::string job = testing::fresh_job_name();
+    const testing::SharedNumber death;
     testing::Processes processes;
-    for (int r = 0; r < kRanks; ++r)
-      processes.start([&, r] {
-        const comm::Group world =
-            testing::join_job(job, r, kRanks, std::chrono::seconds(30));
-        const auto killer =
-            make_hook("killer", [&](GradBucket& bucket, const auto& next) {
-              if (r == victim && bucket.round() == 2 && bucket.index() == 2) {
-                *death.value = now_ns();
-                ::kill(::getpid(), SIGKILL);
-              }
-              next(bucket);
-            });
-        DataParallel model(std::make_shared<Blocks>(3), world, with_hook(killer));
-        try {
-          for (;;)
-            model(input()).sum().backward();
-        } catch (const PeerError& error) {
-          EXPECT_EQ(error.rank(), victim) << error.what();
-          EXPECT_TRUE(contains(error.what(), "while bucket 2 of 6"));
-          EXPECT_LT(now_ns() - *death.value, 2'000'000'000);
-          return ::testing::Test::HasFailure() ? 1 : kNoticed;
-        }
-      });
-    const auto endings = processes.wait(std::chrono::seconds(20));
-    for (int r = 0; r < kRanks; ++r) {
-      const testing::Ending& ending = endings[static_cast<size_t>(r)];
-      if (r == victim) {
-        EXPECT_EQ(ending.signal, SIGKILL);
-      } else {
-        EXPECT_EQ(ending.exit_code, kNoticed) << "rank " << r;
-      }
-    }
+    processes.start_ranks(
+        testing::fresh_job_name(), kRanks, [&](const comm::Group& world) {
+          const auto killer =
+              make_hook("killer", [&](GradBucket& bucket, const auto& next) {
+                if (world.rank() == victim && bucket.round() == 2 &&
+                    bucket.index() == 2) {
+                  *death = now_ns();
+                  ::kill(::getpid(), SIGKILL);
+                }
+                next(bucket);
+              });
+          DataParallel model(std::make_shared<Blocks>(3), world, with_hook(killer));
+          try {
+            for (;;)
+              model(input()).sum().backward();
+          } catch (const PeerError& error) {
+            EXPECT_EQ(error.rank(), victim) << error.what();
+            EXPECT_TRUE(contains(error.what(), "while bucket 2 of 6"));
+            EXPECT_LT(now_ns() - *death, 2'000'000'000);
+            return ::testing::Test::HasFailure() ? 1 : testing::kNoticed;
+          }
+        });
+    testing::expect_noticed(processes.wait(std::chrono::seconds(20)), victim);
   }
 }
 

@@ -12,7 +12,7 @@
 
 #include "../dp/models.h"
 #include "trireme/core/error.h"
-#include "trireme/dp/compress_hooks.h"
+#include "trireme/dp/comm_hook.h"
 #include "trireme/dp/data_parallel.h"
 #include "trireme/dp/local_sgd.h"
 #include "trireme/dp/optimizer_hook.h"

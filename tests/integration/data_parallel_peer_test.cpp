@@ -1,8 +1,5 @@
 // The losses of data parallelism are PyTorch's: tests/peer/data_parallel_losses.py
 // trains the same there, two ranks on gloo.
-#include <array>
-#include <cstdio>
-#include <cstdlib>
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
@@ -12,6 +9,7 @@
 
 #include "trireme/core/error.h"
 #include "trireme/dp/data_parallel.h"
+#include "trireme/testing/peer.h"
 #include "trireme/testing/world.h"
 
 namespace trireme::dp {
@@ -49,17 +47,6 @@ struct Net : torch::nn::Module {
   std::vector<at::Tensor> weights;
 };
 
-Losses losses_of_torch(const char* python) {
-  const std::string command = text(python, " -B ", DATA_PARALLEL_LOSSES);
-  FILE* pipe = ::popen(command.c_str(), "r");
-  std::string output;
-  std::array<char, 4096> buffer{};
-  while (pipe != nullptr && std::fgets(buffer.data(), buffer.size(), pipe) != nullptr)
-    output += buffer.data();
-  EXPECT_EQ(pipe == nullptr ? -1 : ::pclose(pipe), 0);
-  return nlohmann::json::parse(output).get<Losses>();
-}
-
 std::vector<std::vector<double>> train(const comm::Group& world) {
   DataParallel model(
       std::make_shared<Net>(),
@@ -86,10 +73,10 @@ std::vector<std::vector<double>> train(const comm::Group& world) {
 }
 
 TEST(DataParallelPeer, LossesOfSixStepsAreTorchs) {
-  const char* python = std::getenv("TRIREME_PYTHON");
-  if (python == nullptr)
-    GTEST_SKIP() << "TRIREME_PYTHON is not set; run ./trireme test";
-  const Losses wanted = losses_of_torch(python);
+  if (const std::string missing = testing::peer_missing({}); !missing.empty())
+    GTEST_SKIP() << missing;
+  const Losses wanted =
+      nlohmann::json::parse(testing::run_peer({DATA_PARALLEL_LOSSES})).get<Losses>();
   ASSERT_EQ(wanted.size(), size_t{kRanks});
   ASSERT_EQ(wanted[0].size(), size_t{kSteps});
   EXPECT_LT(wanted[0].back()[0], wanted[0].front()[0]);  // it learns

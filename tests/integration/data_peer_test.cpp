@@ -1,7 +1,6 @@
 // Tokenizers and token files are those of the `tokenizers` package and of numpy:
 // tests/peer/tokenizer_cases.py writes what they do.
 #include <array>
-#include <cstdlib>
 #include <fstream>
 
 #include <gtest/gtest.h>
@@ -28,17 +27,8 @@ class DataPeer : public ::testing::Test {
   static void SetUpTestSuite() {
     if (!testing::peer_missing({"tokenizers", "numpy"}).empty())
       return;
-    const char* python = std::getenv("TRIREME_PYTHON");
     folder_ = std::make_unique<testing::ScratchFolder>();
-    const std::string command = text(
-        python,
-        " -B ",
-        TOKENIZER_CASES,
-        " ",
-        DOCS_FOLDER,
-        " ",
-        folder_->path().string());
-    ASSERT_EQ(std::system(command.c_str()), 0) << command;
+    testing::run_peer({TOKENIZER_CASES, DOCS_FOLDER, folder_->path().string()});
   }
   static void TearDownTestSuite() { folder_.reset(); }
 

@@ -1,5 +1,4 @@
 // kill -9 at random moments: the survivors must always learn of it, soon, and by name.
-#include <atomic>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -7,7 +6,6 @@
 #include <random>
 #include <signal.h>
 #include <stdlib.h>
-#include <sys/mman.h>
 #include <thread>
 #include <unistd.h>
 
@@ -29,37 +27,19 @@ namespace {
 constexpr int kRanks = 3;
 constexpr int kRounds = 100;
 constexpr int kStartRounds = 30;
-constexpr int kNoticed = 42;
 constexpr int kWrongName = 3;
 
-/// Ranks that have begun to work, in memory that the processes share.
-class Started {
- public:
-  Started()
-      : count_(new (::mmap(
-            nullptr,
-            sizeof(std::atomic<int>),
-            PROT_READ | PROT_WRITE,
-            MAP_SHARED | MAP_ANONYMOUS,
-            -1,
-            0)) std::atomic<int>(0)) {}
-  ~Started() { ::munmap(count_, sizeof *count_); }
-  Started(const Started&) = delete;
-  Started& operator=(const Started&) = delete;
-  void add() { count_->fetch_add(1); }
-  void wait() const {
-    const Deadline deadline = Deadline::after(std::chrono::seconds(20));
-    while (count_->load() < kRanks && !deadline.expired())
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
-
- private:
-  std::atomic<int>* count_;
-};
+/// Waits until all ranks have begun to work.
+void wait_for(const testing::SharedNumber& started) {
+  const Deadline deadline = Deadline::after(std::chrono::seconds(20));
+  while (*started < kRanks && !deadline.expired())
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+}
 
 // Collectives of all sizes and messages, one after the other, until somebody dies.
-int work_until_death(const std::string& job, int rank, int victim, Started& started) {
-  const Group world = testing::join_job(job, rank, kRanks, std::chrono::seconds(30));
+int work_until_death(
+    const Group& world, int victim, const testing::SharedNumber& started) {
+  const int rank = world.rank();
   const Channel out(world, {rank, (rank + 1) % kRanks});
   const Channel in(world, {(rank + kRanks - 1) % kRanks, rank});
   std::vector<at::Tensor> tensors;
@@ -68,7 +48,7 @@ int work_until_death(const std::string& job, int rank, int victim, Started& star
   tensors.push_back(world.allocate({300000}, at::kFloat));
   at::Tensor gathered = at::zeros({kRanks * 1000});
   barrier(world);
-  started.add();
+  ++*started;
   try {
     for (;;) {
       for (const at::Tensor& tensor : tensors)
@@ -78,7 +58,7 @@ int work_until_death(const std::string& job, int rank, int victim, Started& star
       in.receive();
     }
   } catch (const PeerError& error) {
-    return error.rank() == victim ? kNoticed : kWrongName;
+    return error.rank() == victim ? testing::kNoticed : kWrongName;
   }
 }
 
@@ -87,17 +67,17 @@ int repeat_until_death(
     const std::string& job,
     int rank,
     int victim,
-    Started& started,
+    const testing::SharedNumber& started,
     const std::function<void(Group&, int round)>& step) {
   try {
-    started.add();
-    Group world = testing::join_job(job, rank, kRanks, std::chrono::seconds(30));
+    ++*started;
+    Group world = testing::join_job(job, rank, kRanks);
     for (int round = 0;; ++round)
       step(world, round);
   } catch (const PeerError& error) {
     if (error.rank() != victim)
       std::cerr << "rank " << rank << ": " << error.what() << std::endl;
-    return error.rank() == victim ? kNoticed : kWrongName;
+    return error.rank() == victim ? testing::kNoticed : kWrongName;
   }
 }
 
@@ -137,7 +117,7 @@ void kill_in(
     const std::string name = segment_name({.master_port = 1, .run_id = job});
     RankRoll roll = RankRoll::create(name, kRanks);
     ::setenv(RankRoll::kVariable, roll.path().c_str(), 1);
-    Started started;
+    const testing::SharedNumber started;
     testing::Processes processes;
     for (int rank = 0; rank < kRanks; ++rank)
       processes.start([&, rank] {
@@ -146,7 +126,7 @@ void kill_in(
               step(world, victim, count);
             });
       });
-    started.wait();
+    wait_for(started);
     std::this_thread::sleep_for(delay);
     processes.kill(static_cast<size_t>(victim), SIGKILL);
     const auto killed = std::chrono::steady_clock::now();
@@ -155,11 +135,8 @@ void kill_in(
     roll.set_ended(victim);
     const auto endings = processes.wait(std::chrono::seconds(10));
     EXPECT_LT(std::chrono::steady_clock::now() - killed, std::chrono::seconds(2));
-    for (int rank = 0; rank < kRanks; ++rank)
-      if (rank != victim) {
-        EXPECT_EQ(endings[static_cast<size_t>(rank)].exit_code, kNoticed)
-            << "round " << round << " rank " << rank << " of victim " << victim;
-      }
+    SCOPED_TRACE(text("round ", round));
+    testing::expect_noticed(endings, victim);
     remove_stale_segments();
     EXPECT_FALSE(std::filesystem::exists(text(kSegmentFolder, "/", name)));
   }
@@ -203,15 +180,14 @@ TEST(KillProcs, EveryKillIsNoticedByName) {
         static_cast<unsigned>(1000 + round));  // the fixed list of seeds
     const int victim = static_cast<int>(random() % kRanks);
     const auto delay = std::chrono::microseconds(random() % 15000);
-    const std::string job = testing::fresh_job_name();
     const auto folder = root / std::to_string(round);
     ::setenv("TRIREME_FLIGHT_DIR", folder.c_str(), 1);
-    Started started;
+    const testing::SharedNumber started;
     testing::Processes processes;
-    for (int rank = 0; rank < kRanks; ++rank)
-      processes.start(
-          [&, rank] { return work_until_death(job, rank, victim, started); });
-    started.wait();
+    processes.start_ranks(testing::fresh_job_name(), kRanks, [&](const Group& world) {
+      return work_until_death(world, victim, started);
+    });
+    wait_for(started);
     std::this_thread::sleep_for(delay);
     processes.kill(static_cast<size_t>(victim), SIGKILL);
     const auto killed = std::chrono::steady_clock::now();
@@ -224,14 +200,8 @@ TEST(KillProcs, EveryKillIsNoticedByName) {
               << std::chrono::duration_cast<std::chrono::milliseconds>(took).count()
               << " ms\n";
     EXPECT_LT(took, std::chrono::seconds(2));
-    for (int rank = 0; rank < kRanks; ++rank) {
-      const auto& ending = endings[static_cast<size_t>(rank)];
-      if (rank == victim) {
-        EXPECT_EQ(ending.signal, SIGKILL);
-      } else {
-        EXPECT_EQ(ending.exit_code, kNoticed) << "round " << round << " rank " << rank;
-      }
-    }
+    SCOPED_TRACE(text("round ", round));
+    testing::expect_noticed(endings, victim);
   }
   ::unsetenv("TRIREME_FLIGHT_DIR");
   std::filesystem::remove_all(root);

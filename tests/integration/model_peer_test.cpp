@@ -1,8 +1,5 @@
 // Models of transformers give the same logits, loss and gradients here, and those saved
 // here the same there: tests/peer/transformers_models.py makes and checks them.
-#include <array>
-#include <cstdio>
-#include <cstdlib>
 #include <set>
 
 #include <ATen/ATen.h>
@@ -21,24 +18,6 @@ namespace trireme::model {
 namespace {
 
 namespace fs = std::filesystem;
-
-std::string run_script(const char* what, const fs::path& folder) {
-  const std::string command = text(
-      std::getenv("TRIREME_PYTHON"),
-      " -B ",
-      TRANSFORMERS_MODELS,
-      " ",
-      what,
-      " ",
-      folder.string());
-  FILE* pipe = ::popen(command.c_str(), "r");
-  std::string output;
-  std::array<char, 4096> buffer{};
-  while (pipe != nullptr && std::fgets(buffer.data(), buffer.size(), pipe) != nullptr)
-    output += buffer.data();
-  EXPECT_EQ(pipe == nullptr ? -1 : ::pclose(pipe), 0) << command;
-  return output;
-}
 
 /// A folder that transformers has written, and what is expected of it.
 struct Case {
@@ -84,7 +63,7 @@ class ModelPeer : public ::testing::Test {
     if (!testing::peer_missing({"transformers"}).empty())
       return;
     made_ = std::make_unique<testing::ScratchFolder>();
-    run_script("make", made_->path());
+    testing::run_peer({TRANSFORMERS_MODELS, "make", made_->path().string()});
   }
   static void TearDownTestSuite() { made_.reset(); }
   void SetUp() override {
@@ -169,7 +148,8 @@ TEST_F(ModelPeer, TransformersLoadsWhatIsSaved) {
   }
   for (const std::string& name : sorted)
     names += text(name, "\n");
-  EXPECT_EQ(run_script("check", folder.path()), names);
+  EXPECT_EQ(
+      testing::run_peer({TRANSFORMERS_MODELS, "check", folder.path().string()}), names);
 }
 
 }  // namespace

@@ -1,8 +1,5 @@
 // A pipeline's losses are PyTorch's: tests/peer/pipeline_losses.py trains the same
 // there.
-#include <array>
-#include <cstdio>
-#include <cstdlib>
 #include <mutex>
 
 #include <ATen/ATen.h>
@@ -14,6 +11,7 @@
 #include "trireme/pipe/module_stage.h"
 #include "trireme/pipe/pipeline.h"
 #include "trireme/sched/generate.h"
+#include "trireme/testing/peer.h"
 #include "trireme/testing/world.h"
 
 namespace trireme::pipe {
@@ -36,17 +34,6 @@ StagePtr make_layer(int layer) {
         return Tensors{at::tanh(at::matmul(in[0], weight))};
       }),
       {{text("layer", layer), weight}});
-}
-
-Losses losses_of_torch(const char* python) {
-  const std::string command = text(python, " -B ", PIPELINE_LOSSES);
-  FILE* pipe = ::popen(command.c_str(), "r");
-  std::string output;
-  std::array<char, 4096> buffer{};
-  while (pipe != nullptr && std::fgets(buffer.data(), buffer.size(), pipe) != nullptr)
-    output += buffer.data();
-  EXPECT_EQ(pipe == nullptr ? -1 : ::pclose(pipe), 0);
-  return nlohmann::json::parse(output).get<Losses>();
 }
 
 Losses losses_of_pipeline(const std::string& schedule, int stages) {
@@ -105,10 +92,10 @@ Losses losses_of_pipeline(const std::string& schedule, int stages) {
 }
 
 TEST(PipelinePeer, LossesOfFiveStepsAreTorchs) {
-  const char* python = std::getenv("TRIREME_PYTHON");
-  if (python == nullptr)
-    GTEST_SKIP() << "TRIREME_PYTHON is not set; run ./trireme test";
-  const Losses wanted = losses_of_torch(python);
+  if (const std::string missing = testing::peer_missing({}); !missing.empty())
+    GTEST_SKIP() << missing;
+  const Losses wanted =
+      nlohmann::json::parse(testing::run_peer({PIPELINE_LOSSES})).get<Losses>();
   ASSERT_EQ(wanted.size(), size_t{kSteps});
   EXPECT_LT(wanted.back()[0], wanted.front()[0]);  // it learns
   for (const auto& [schedule, stages] :

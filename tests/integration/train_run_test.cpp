@@ -4,48 +4,27 @@
 
 #include <gtest/gtest.h>
 
-#include "../launch/launched.h"
+#include "train_case.h"
 #include "trireme/ckpt/checkpoint.h"
-#include "trireme/testing/scratch_folder.h"
 
 namespace trireme::launch {
 namespace {
 
 namespace fs = std::filesystem;
 
-class TrainRunProcs : public ::testing::Test {
+class TrainRunProcs : public TrainCase {
  protected:
-  using Words = std::vector<std::string>;
-
-  ~TrainRunProcs() override { EXPECT_TRUE(mark_.gone_within(10s)); }
-
-  /// A tiny job in a folder whose name is the mark, so that its processes are found.
+  /// The job on two ranks, which goes on where it was.
   Words train(const Words& more = {}) const {
-    Words all{
-        TRIREME_PROGRAM,
-        "train",
-        "--job.dump_folder",
-        run_.string(),
-        "--data.path",
-        text_,
-        "--model.dim",
-        "16",
-        "--model.n_layers",
-        "2",
-        "--model.n_heads",
-        "2",
-        "--training.seq_len",
-        "8",
-        "--training.global_batch_size",
-        "4",
+    Words words{
         "--parallelism.ranks",
         "2",
         "--parallelism.pipeline_parallel_schedule",
         "1F1B",
         "--checkpoint.resume",
         "auto"};
-    all.insert(all.end(), more.begin(), more.end());
-    return all;
+    words.insert(words.end(), more.begin(), more.end());
+    return TrainCase::train(words);
   }
 
   /// A job without end that shows and saves every step.
@@ -81,13 +60,6 @@ class TrainRunProcs : public ::testing::Test {
     EXPECT_NE(all.find(part), std::string::npos) << part << " in\n" << all;
   }
 
-  const testing::ScratchFolder folder_;
-  const Mark mark_;
-  const fs::path run_ = folder_.path() / mark_.word();
-  const std::string text_ =
-      folder_.write("text.txt", std::string(40'000, 'x') + std::string(4'000, 'y'))
-          .string();
-  std::string out_;
   std::string err_;
 };
 

@@ -6,10 +6,9 @@
 
 #include <gtest/gtest.h>
 
-#include "../launch/launched.h"
+#include "train_case.h"
 #include "trireme/ckpt/checkpoint.h"
 #include "trireme/core/machine.h"
-#include "trireme/testing/scratch_folder.h"
 
 namespace trireme::launch {
 namespace {
@@ -47,32 +46,8 @@ class Terminal {
   std::string all_;
 };
 
-class TrainTerminalProcs : public ::testing::Test {
+class TrainTerminalProcs : public TrainCase {
  protected:
-  using Words = std::vector<std::string>;
-
-  Words train(const Words& more) const {
-    Words all{
-        TRIREME_PROGRAM,
-        "train",
-        "--job.dump_folder",
-        run_.string(),
-        "--data.path",
-        text_,
-        "--model.dim",
-        "16",
-        "--model.n_layers",
-        "2",
-        "--model.n_heads",
-        "2",
-        "--training.seq_len",
-        "8",
-        "--training.global_batch_size",
-        "4"};
-    all.insert(all.end(), more.begin(), more.end());
-    return all;
-  }
-
   /// Runs to its end, with stderr at the terminal.
   void run_at(Terminal& terminal, const Words& words) {
     Launched launched(words, [&] { ::dup2(terminal.theirs(), STDERR_FILENO); });
@@ -85,14 +60,6 @@ class TrainTerminalProcs : public ::testing::Test {
     EXPECT_EQ(ending.exit_code, 0) << terminal.all();
     out_ = launched.out();
   }
-
-  const testing::ScratchFolder folder_;
-  const Mark mark_;
-  const fs::path run_ = folder_.path() / mark_.word();
-  const std::string text_ =
-      folder_.write("text.txt", std::string(40'000, 'x') + std::string(4'000, 'y'))
-          .string();
-  std::string out_;
 };
 
 TEST_F(TrainTerminalProcs, ProgressIsOneLineInPlace) {

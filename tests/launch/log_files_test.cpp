@@ -8,22 +8,14 @@
 
 #include "trireme/core/error.h"
 #include "trireme/core/proc_text.h"
+#include "trireme/testing/message.h"
 #include "trireme/testing/scratch_folder.h"
 
 namespace trireme::launch {
 namespace {
 
+using testing::message_of;
 namespace fs = std::filesystem;
-
-template <class Call>
-std::string log_refusal(Call&& call) {
-  try {
-    call();
-    return "done";
-  } catch (const InvalidArgument& error) {
-    return error.what();
-  }
-}
 
 TEST(RunFolder, IsNewEachTime) {
   const testing::ScratchFolder folder;
@@ -62,7 +54,8 @@ TEST(RunFolder, IsRefusedWhereNobodyCanWrite) {
   const testing::ScratchFolder folder;
   const fs::path file = folder.write("file", "text");
   for (const fs::path& where : {file, file / "below", fs::path("/proc/logs")}) {
-    const std::string what = log_refusal([&] { make_run_folder(where, "job"); });
+    const std::string what =
+        message_of<InvalidArgument>([&] { make_run_folder(where, "job"); });
     EXPECT_TRUE(what.starts_with("[launch] expected to write logs to \"")) << what;
     EXPECT_NE(what.find("(--log-dir)"), std::string::npos) << what;
   }
@@ -72,7 +65,8 @@ TEST(RunFolder, IsRefusedWithoutAPlaceForTemporaryFiles) {
   const char* before = std::getenv("TMPDIR");
   const std::string kept = before != nullptr ? before : "";
   ::setenv("TMPDIR", "/nonexistent", 1);
-  const std::string what = log_refusal([] { make_run_folder("", "job"); });
+  const std::string what =
+      message_of<InvalidArgument>([] { make_run_folder("", "job"); });
   before != nullptr ? ::setenv("TMPDIR", kept.c_str(), 1) : ::unsetenv("TMPDIR");
   EXPECT_NE(what.find("TMPDIR"), std::string::npos) << what;
 }
@@ -96,12 +90,12 @@ TEST(LogFile, IsOpenedWithItsFolder) {
 TEST(LogFile, IsRefusedWhereItCannotBe) {
   const testing::ScratchFolder folder;
   const fs::path file = folder.write("attempt_0", "in the way");
-  const std::string what =
-      log_refusal([&] { open_log_file(log_file(folder.path(), 0, 0, false)); });
+  const std::string what = message_of<InvalidArgument>(
+      [&] { open_log_file(log_file(folder.path(), 0, 0, false)); });
   EXPECT_NE(what.find("attempt_0/0/stdout.log"), std::string::npos) << what;
   fs::create_directories(folder.path() / "attempt_1/0/stdout.log");
   EXPECT_NE(
-      log_refusal([&] {
+      message_of<InvalidArgument>([&] {
         open_log_file(log_file(folder.path(), 1, 0, false));
       }).find("Is a directory"),
       std::string::npos);

@@ -75,33 +75,15 @@ TEST(Gpt2, ResidualProjectionsBeginSmaller) {
   }
 }
 
-void expect_ways_agree(const Gpt2Config& config, at::ScalarType dtype) {
-  const ModelPlan plan = plan_gpt2(config);
-  const at::Tensor hidden =
-      at::randn({2, 8, 24}, at::detail::createCPUGenerator(9)).to(dtype);
-  for (const bool checkpoint : {false, true}) {
-    const BuildOptions options{.seed = 1, .dtype = dtype, .checkpoint = checkpoint};
-    const pipe::LayerList whole = build_layers(plan, options);
-    const at::Tensor ids = some_tokens(2, 8);
-    expect_same(
-        gradients_of(whole, ids, Way::Split), gradients_of(whole, ids, Way::Fused));
-    const auto middle = build_stages(plan, {{1, 4}}, options)[0];
-    const Gradients fused = gradients_of(middle, hidden, Way::Fused);
-    expect_same(gradients_of(middle, hidden, Way::Split), fused);
-    const auto plain = build_stages(plan, {{1, 4}}, {.seed = 1, .dtype = dtype})[0];
-    expect_same(fused, gradients_of(plain, hidden, Way::Fused));
-  }
-}
-
 TEST(Gpt2, BackwardSplitsExactlyAlsoWithCheckpoints) {
-  expect_ways_agree(small_gpt2(), at::kFloat);
-  expect_ways_agree(small_gpt2(), at::kBFloat16);
+  expect_ways_agree(plan_gpt2(small_gpt2()), at::kFloat);
+  expect_ways_agree(plan_gpt2(small_gpt2()), at::kBFloat16);
 }
 
 TEST(Gpt2, BackwardSplitsExactlyWithDropout) {
   Gpt2Config config = small_gpt2();
   config.resid_pdrop = config.embd_pdrop = config.attn_pdrop = 0.2;
-  expect_ways_agree(config, at::kFloat);
+  expect_ways_agree(plan_gpt2(config), at::kFloat);
 }
 
 TEST(Gpt2, OptionsReplaceTheConfigsDropout) {
@@ -114,14 +96,7 @@ TEST(Gpt2, OptionsReplaceTheConfigsDropout) {
 }
 
 TEST(Gpt2, HalfPrecisionIsNear) {
-  const ModelPlan plan = plan_gpt2(small_gpt2());
-  const at::Tensor ids = some_tokens(2, 8);
-  const auto run = [&](at::ScalarType dtype) {
-    return pipe::run_layers(build_layers(plan, {.dtype = dtype}), {ids}).at(0);
-  };
-  const at::Tensor low = run(at::kBFloat16), high = run(at::kFloat);
-  EXPECT_EQ(low.scalar_type(), at::kBFloat16);
-  EXPECT_LT((low.to(at::kFloat) - high).abs().max().item<double>(), 0.02);
+  expect_half_is_near(plan_gpt2(small_gpt2()));
 }
 
 TEST(Gpt2, RefusesWhatItCannotRun) {

@@ -66,47 +66,22 @@ TEST(Llama, GivesLogits) {
   EXPECT_NEAR(loss_of(logits, some_tokens(3, 7, 2)).item<double>(), std::log(61), 0.2);
 }
 
-void expect_ways_agree(const LlamaConfig& config, at::ScalarType dtype) {
-  const ModelPlan plan = plan_llama(config);
-  const at::Tensor hidden =
-      at::randn({2, 8, 24}, at::detail::createCPUGenerator(9)).to(dtype);
-  for (const bool checkpoint : {false, true}) {
-    const BuildOptions options{.seed = 1, .dtype = dtype, .checkpoint = checkpoint};
-    const pipe::LayerList whole = build_layers(plan, options);
-    const at::Tensor ids = some_tokens(2, 8);
-    expect_same(
-        gradients_of(whole, ids, Way::Split), gradients_of(whole, ids, Way::Fused));
-    const auto middle = build_stages(plan, {{1, 4}}, options)[0];
-    const Gradients fused = gradients_of(middle, hidden, Way::Fused);
-    expect_same(gradients_of(middle, hidden, Way::Split), fused);
-    const auto plain = build_stages(plan, {{1, 4}}, {.seed = 1, .dtype = dtype})[0];
-    expect_same(fused, gradients_of(plain, hidden, Way::Fused));
-  }
-}
-
 TEST(Llama, BackwardSplitsExactlyAlsoWithCheckpoints) {
   LlamaConfig config = small_llama();
-  expect_ways_agree(config, at::kFloat);
-  expect_ways_agree(config, at::kBFloat16);
+  expect_ways_agree(plan_llama(config), at::kFloat);
+  expect_ways_agree(plan_llama(config), at::kBFloat16);
   config.attention_bias = config.mlp_bias = config.tie_word_embeddings = true;
-  expect_ways_agree(config, at::kFloat);
+  expect_ways_agree(plan_llama(config), at::kFloat);
 }
 
 TEST(Llama, BackwardSplitsExactlyWithDropout) {
   LlamaConfig config = small_llama();
   config.attention_dropout = 0.2;
-  expect_ways_agree(config, at::kFloat);
+  expect_ways_agree(plan_llama(config), at::kFloat);
 }
 
 TEST(Llama, HalfPrecisionIsNear) {
-  const ModelPlan plan = plan_llama(small_llama());
-  const at::Tensor ids = some_tokens(2, 8);
-  const auto run = [&](at::ScalarType dtype) {
-    return pipe::run_layers(build_layers(plan, {.dtype = dtype}), {ids}).at(0);
-  };
-  const at::Tensor low = run(at::kBFloat16), high = run(at::kFloat);
-  EXPECT_EQ(low.scalar_type(), at::kBFloat16);
-  EXPECT_LT((low.to(at::kFloat) - high).abs().max().item<double>(), 0.02);
+  expect_half_is_near(plan_llama(small_llama()));
 }
 
 TEST(Llama, RefusesWhatItCannotRun) {

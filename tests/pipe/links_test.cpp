@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "trireme/core/error.h"
+#include "trireme/testing/message.h"
 
 namespace trireme::pipe {
 namespace {
@@ -86,12 +87,8 @@ TEST(Links, NamesComeInTheOrderInWhichTheyAreTaken) {
 }
 
 std::string refused_names(const std::vector<StageSkips>& named) {
-  try {
-    Links(static_cast<int>(named.size()), {}, named);
-  } catch (const InvalidArgument& error) {
-    return error.what();
-  }
-  return "nothing was refused";
+  return testing::message_of<InvalidArgument>(
+      [&] { Links(static_cast<int>(named.size()), {}, named); });
 }
 
 TEST(Links, RefusesNamesThatLeadNowhere) {

@@ -3,7 +3,6 @@
 
 #include <ATen/ops/ones.h>
 
-#include "trireme/core/error.h"
 #include "trireme/testing/check.h"
 
 namespace trireme::pipe {
@@ -24,17 +23,6 @@ TEST(NamedTensors, AreGivenOnceUnderTheFirstName) {
   EXPECT_TRUE(all[1].second.is_same(b));
   // A view is a tensor of its own to an optimizer.
   EXPECT_EQ(all[2].first, "view");
-}
-
-TEST(NamedTensors, AreListedUpToADozen) {
-  EXPECT_EQ(list_names({}), "none");
-  EXPECT_EQ(list_names({"a", "b"}), "a, b");
-  std::vector<std::string> many;
-  for (int i = 0; i < 12; ++i)
-    many.push_back(text(i));
-  EXPECT_EQ(list_names(many), "0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11");
-  many.push_back("12");
-  EXPECT_EQ(list_names(many), "0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, ... (13 in all)");
 }
 
 }  // namespace

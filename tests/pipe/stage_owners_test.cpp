@@ -6,19 +6,13 @@
 #include "trireme/pipe/module_stage.h"
 #include "trireme/sched/csv.h"
 #include "trireme/sched/generate.h"
+#include "trireme/testing/message.h"
 #include "trireme/testing/world.h"
 
 namespace trireme::pipe {
 namespace {
 
-std::string refusal(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "nothing was refused";
-}
+using testing::message_of;
 
 TEST(StageOwners, FollowFromWhatTheRanksHave) {
   EXPECT_EQ(check_owners({{0}, {1}}), (std::vector<int>{0, 1}));
@@ -28,27 +22,28 @@ TEST(StageOwners, FollowFromWhatTheRanksHave) {
 
 TEST(StageOwners, RefuseGapsAndDoubles) {
   EXPECT_EQ(
-      refusal([] {
+      message_of<Error>([] {
         check_owners({{0}, {2}});
       }),
       "[pipe] expected the stages 0 to 1 of 2, got stage 2 on rank 1; number them "
       "without "
       "gaps over all ranks");
   EXPECT_EQ(
-      refusal([] {
+      message_of<Error>([] {
         check_owners({{0, 1}, {1}});
       }),
       "[pipe] expected stage 1 on one rank, got it on rank 0 and on rank 1; give each "
       "stage to one of them");
   EXPECT_EQ(
-      refusal([] {
+      message_of<Error>([] {
         check_owners({{0}, {}});
       }),
       "[pipe] expected every rank to have a stage, got none on rank 1; make at least "
       "as "
       "many stages as there are ranks");
   EXPECT_NE(
-      refusal([] { check_owners({{-1}}); }).find("got stage -1"), std::string::npos);
+      message_of<Error>([] { check_owners({{-1}}); }).find("got stage -1"),
+      std::string::npos);
 }
 
 TEST(StageOwnersRanks, AreTheSameOnAllRanks) {
@@ -62,21 +57,21 @@ TEST(StageOwners, ScheduleMustFitTheStages) {
   EXPECT_EQ(make_schedule({.schedule = "1F1B"}, {0, 1}, 4).microbatches, 4);
   EXPECT_EQ(make_schedule({.schedule = "zbvzerobubble"}, {0, 1, 1, 0}, 4).stages(), 4);
   EXPECT_EQ(
-      refusal([] {
+      message_of<Error>([] {
         make_schedule({.schedule = "DualPipeV"}, {0, 1, 0, 1}, 4);
       }),
       "[pipe] expected stage 2 on rank 1 for schedule DualPipeV, got it on rank 0; "
       "place "
       "the stages as sched::map_stages says");
   EXPECT_NE(
-      refusal([] {
+      message_of<Error>([] {
         make_schedule({.schedule = "1F1B"}, {0, 1, 1}, 4);
       }).find("expected the same number of stages on each of 2 ranks"),
       std::string::npos);
   const sched::Schedule custom =
       sched::generate("GPipe", {.ranks = 2, .microbatches = 2});
   EXPECT_NE(
-      refusal([&] {
+      message_of<Error>([&] {
         make_schedule({.custom = custom}, {0, 1, 1, 0}, 2);
       }).find("expected 2 stages for schedule GPipe, got 4"),
       std::string::npos);
@@ -90,7 +85,7 @@ TEST(StageOwners, AutoSuitsAnyMap) {
 
 TEST(StageOwners, NamesRanksOfASubGroup) {
   EXPECT_EQ(
-      refusal([] {
+      message_of<Error>([] {
         check_owners({{0}, {}}, {4, 5});
       }),
       "[pipe] expected every rank to have a stage, got none on rank 1 (world rank 5); "
@@ -99,7 +94,7 @@ TEST(StageOwners, NamesRanksOfASubGroup) {
 
 TEST(StageOwners, WantsAStore) {
   EXPECT_NE(
-      refusal([] {
+      message_of<Error>([] {
         check_stages({}, {.store = nullptr}, {});
       }).find("[pipe] expected a store for gradients, got none"),
       std::string::npos);

@@ -4,22 +4,16 @@
 #include <gtest/gtest.h>
 
 #include "trireme/core/error.h"
+#include "trireme/testing/message.h"
 
 namespace trireme::pipe {
 namespace {
 
+using testing::message_of;
+
 const RankPlace kFirst{.rank = 0, .rank_of_stage = {0, 1}};
 const RankPlace kLast{.rank = 1, .rank_of_stage = {0, 1}};
 const RankPlace kBoth{.rank = 0, .rank_of_stage = {0, 1, 1, 0}};
-
-std::string step_data_refusal(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const InvalidArgument& error) {
-    return error.what();
-  }
-  return "nothing was refused";
-}
 
 StepData cut(
     const Batch& batch,
@@ -59,7 +53,7 @@ TEST(StepData, TakesItsPartOfABatchThatAllRanksGive) {
   EXPECT_EQ(last.side_inputs.at(1).size(), 4U);
   // What a rank needs must be there all the same.
   EXPECT_NE(
-      step_data_refusal([&] {
+      message_of<InvalidArgument>([&] {
         cut({.inputs = {x}, .on_all_ranks = true}, kLast);
       }).find("expected targets on rank 1"),
       std::string::npos);
@@ -117,13 +111,13 @@ TEST(StepData, CountsMicrobatches) {
   sched::Schedule custom{.name = "mine", .microbatches = 2};
   EXPECT_EQ(count_microbatches({}, {.custom = custom}), 2);
   EXPECT_EQ(
-      step_data_refusal(
+      message_of<InvalidArgument>(
           [&] { count_microbatches({.microbatches = 3}, {.custom = custom}); }),
       "[pipe] expected 2 microbatches, which is what the custom schedule has, got 3; "
       "cut "
       "the batch accordingly");
   EXPECT_EQ(
-      step_data_refusal([] { count_microbatches({}, {}); }),
+      message_of<InvalidArgument>([] { count_microbatches({}, {}); }),
       "[pipe] expected at least 1 microbatch, got 0; set PipelineOptions::microbatches "
       "or "
       "Batch::microbatches");
@@ -132,15 +126,16 @@ TEST(StepData, CountsMicrobatches) {
 TEST(StepData, RefusesDataOnAWrongRank) {
   const at::Tensor x = at::zeros({8, 1});
   EXPECT_EQ(
-      step_data_refusal([&] { cut({.inputs = {x}, .targets = {x}}, kLast); }),
+      message_of<InvalidArgument>([&] { cut({.inputs = {x}, .targets = {x}}, kLast); }),
       "[pipe] expected no inputs on rank 1 (stage 0 is on rank 0), got some; give them "
       "on the rank that has the stage alone, or set Batch::on_all_ranks");
   EXPECT_EQ(
-      step_data_refusal([&] { cut({.inputs = {x}, .targets = {x}}, kFirst); }),
+      message_of<InvalidArgument>(
+          [&] { cut({.inputs = {x}, .targets = {x}}, kFirst); }),
       "[pipe] expected no targets on rank 0 (stage 1 is on rank 1), got some; give "
       "them on the rank that has the stage alone, or set Batch::on_all_ranks");
   EXPECT_EQ(
-      step_data_refusal([&] {
+      message_of<InvalidArgument>([&] {
         cut({.inputs = {x}, .side_inputs = {{1, {x}}}}, kFirst);
       }),
       "[pipe] expected no side inputs of stage 1 on rank 0 (stage 1 is on rank 1), got "
@@ -150,11 +145,11 @@ TEST(StepData, RefusesDataOnAWrongRank) {
 
 TEST(StepData, RefusesMissingData) {
   EXPECT_EQ(
-      step_data_refusal([] { cut({}, kFirst); }),
+      message_of<InvalidArgument>([] { cut({}, kFirst); }),
       "[pipe] expected inputs on rank 0 (stage 0 is on rank 0), got none; pass them to "
       "the call on this rank");
   EXPECT_EQ(
-      step_data_refusal([] { cut({}, kLast); }),
+      message_of<InvalidArgument>([] { cut({}, kLast); }),
       "[pipe] expected targets on rank 1 (stage 1 is on rank 1), got none; pass them "
       "to "
       "the call on this rank");
@@ -163,31 +158,32 @@ TEST(StepData, RefusesMissingData) {
 
 TEST(StepData, RefusesWrongNumbers) {
   const at::Tensor x = at::zeros({3, 1});
-  const std::string few = step_data_refusal([&] { cut({.inputs = {x}}, kFirst); });
+  const std::string few =
+      message_of<InvalidArgument>([&] { cut({.inputs = {x}}, kFirst); });
   EXPECT_NE(few.find("inputs of stage 0, rank 0"), std::string::npos) << few;
   EXPECT_NE(
-      step_data_refusal([&] {
+      message_of<InvalidArgument>([&] {
         cut({.input_microbatches = {{x}}}, kFirst);
       }).find("expected 4 microbatches of inputs on rank 0"),
       std::string::npos);
   EXPECT_NE(
-      step_data_refusal([&] {
+      message_of<InvalidArgument>([&] {
         cut({.inputs = {x}, .input_microbatches = {{x}}}, kFirst);
       }).find("whole or cut, got both"),
       std::string::npos);
   const at::Tensor y = at::zeros({4, 1});
   EXPECT_NE(
-      step_data_refusal([&] {
+      message_of<InvalidArgument>([&] {
         cut({.targets = {y}, .weights = {1, 2}}, kLast);
       }).find("expected 4 loss weights, got 2"),
       std::string::npos);
   EXPECT_NE(
-      step_data_refusal([&] {
+      message_of<InvalidArgument>([&] {
         cut({.targets = {y}, .weights = {0, 0, 0, 0}}, kLast);
       }).find("with a sum above 0, got 0"),
       std::string::npos);
   EXPECT_NE(
-      step_data_refusal([&] {
+      message_of<InvalidArgument>([&] {
         cut({.inputs = {y}, .side_inputs = {{7, {y}}}}, kFirst);
       }).find("side inputs of stages 0 to 1, got some of stage 7"),
       std::string::npos);

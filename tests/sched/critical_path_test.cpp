@@ -17,19 +17,11 @@ TEST(CriticalPath, GoesThroughThePipelineAndBack) {
 
 TEST(CriticalPath, IsAChainWithoutGapsWhereMessagesTakeNoTime) {
   std::mt19937 random(11);
-  std::uniform_int_distribution<int> cost(0, 6);
   for (int round = 0; round < 300; ++round) {
     const NamedSize what = random_size(random, 5, 3);
     SCOPED_TRACE(what.describe());
     const Schedule schedule = what.make();
-    Costs costs;
-    costs.stages.clear();
-    for (int i = 0; i < schedule.stages(); ++i)
-      costs.stages.push_back(
-          {.forward = double(cost(random)),
-           .input_grad = double(cost(random)),
-           .weight_grad = double(cost(random)),
-           .backward = double(cost(random))});
+    const Costs costs = any_costs(random, schedule.stages(), 6);
     const auto result = simulate(schedule, {.costs = costs, .details = true});
     const auto& path = result.critical_path;
     ASSERT_FALSE(path.empty());

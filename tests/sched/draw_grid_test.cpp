@@ -1,4 +1,4 @@
-// The picture for terminals.
+// The pictures for terminals.
 #include "helpers.h"
 #include "trireme/sched/draw.h"
 #include "trireme/sched/lower.h"
@@ -38,6 +38,18 @@ TEST(DrawGrid, ShowsEveryComputationOfALoweredScheduleToo) {
     EXPECT_EQ(draw_grid(schedule, false), draw_grid(lower(schedule), false))
         << info.name;
   }
+}
+
+TEST(TimeRows, ShowWhatEachRankDoesWhen) {
+  const Schedule schedule = generate("1F1B", {.ranks = 2, .microbatches = 2});
+  EXPECT_EQ(
+      draw_time_rows(simulate(schedule, {.details = true}), 9),
+      "rank 0  FF..BB.BB\n"
+      "rank 1  .FBBFBB..\n");
+}
+
+TEST(TimeRows, NothingIsNothing) {
+  EXPECT_EQ(draw_time_rows({}, 10), "");
 }
 
 }  // namespace

@@ -9,9 +9,11 @@
 
 #include "trireme/core/error.h"
 #include "trireme/sched/action_text.h"
+#include "trireme/sched/costs.h"
 #include "trireme/sched/csv.h"
 #include "trireme/sched/generate.h"
 #include "trireme/sched/schedule.h"
+#include "trireme/testing/message.h"
 
 namespace trireme::sched {
 
@@ -26,9 +28,7 @@ std::string refusal(const Body& body) {
   return {};
 }
 
-inline bool contains(const std::string& whole, const std::string& part) {
-  return whole.find(part) != std::string::npos;
-}
+using testing::contains;
 
 /// A schedule from rows of cells.
 inline Schedule from_rows(const std::vector<std::string>& rows) {
@@ -101,6 +101,20 @@ inline NamedSize random_size(std::mt19937& random, int most_ranks, int most_roun
     if (refusal([&] { made.make(); }).empty())
       return made;
   }
+}
+
+/// Every action of every stage takes some whole time up to `most`.
+inline Costs any_costs(std::mt19937& random, int stages, int most) {
+  std::uniform_int_distribution<int> cost(0, most);
+  Costs costs;
+  costs.stages.clear();
+  for (int i = 0; i < stages; ++i)
+    costs.stages.push_back(
+        {.forward = double(cost(random)),
+         .input_grad = double(cost(random)),
+         .weight_grad = double(cost(random)),
+         .backward = double(cost(random))});
+  return costs;
 }
 
 }  // namespace trireme::sched

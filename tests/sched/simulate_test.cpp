@@ -259,18 +259,10 @@ TEST(Simulate, EvaluationKeepsNoActivations) {
 
 TEST(Simulate, BusyAndIdleMakeTheMakespan) {
   std::mt19937 random(3);
-  std::uniform_int_distribution<int> cost(0, 9);
   for (int round = 0; round < 100; ++round) {
     const NamedSize what = random_size(random, 5, 3);
     const Schedule schedule = what.make();
-    Costs costs;
-    costs.stages.clear();
-    for (int i = 0; i < schedule.stages(); ++i)
-      costs.stages.push_back(
-          {.forward = double(cost(random)),
-           .input_grad = double(cost(random)),
-           .weight_grad = double(cost(random)),
-           .backward = double(cost(random))});
+    const Costs costs = any_costs(random, schedule.stages(), 9);
     const auto result = simulate(schedule, {.costs = costs, .details = true});
     for (size_t r = 0; r < result.busy.size(); ++r) {
       EXPECT_EQ(result.busy[r] + result.idle[r], result.makespan);

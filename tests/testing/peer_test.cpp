@@ -18,6 +18,7 @@ TEST(Peer, SaysWhatIsMissing) {
   EXPECT_NE(
       peer_missing({"os", "no_such_package"}).find("has no no_such_package"),
       std::string::npos);
+  EXPECT_EQ(run_peer({"-c", "print(1); print(2)"}), "1\n2\n");
   if (given != nullptr)
     ::setenv("TRIREME_PYTHON", before.c_str(), 1);
 }

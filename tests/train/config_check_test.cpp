@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "trireme/core/error.h"
+#include "trireme/testing/message.h"
 #include "trireme/train/config.h"
 #include "trireme/train/config_file.h"
 
@@ -12,12 +13,7 @@ namespace {
 std::string error_of(const std::function<void(Config&)>& change) {
   Config config;
   change(config);
-  try {
-    check_config(config);
-  } catch (const InvalidArgument& error) {
-    return error.what();
-  }
-  return "nothing was thrown";
+  return testing::message_of<InvalidArgument>([&] { check_config(config); });
 }
 
 TEST(ConfigCheck, DefaultsAreFine) {

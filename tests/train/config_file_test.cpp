@@ -6,23 +6,17 @@
 #include <gtest/gtest.h>
 
 #include "trireme/core/error.h"
+#include "trireme/testing/message.h"
 #include "trireme/testing/scratch_folder.h"
 
 namespace trireme::train {
 namespace {
 
-std::string error_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const InvalidArgument& error) {
-    return error.what();
-  }
-  return "nothing was thrown";
-}
+using testing::message_of;
 
 std::string toml_error(const std::string& toml) {
   Config config;
-  return error_of([&] { read_toml(config, toml, "job.toml"); });
+  return message_of<InvalidArgument>([&] { read_toml(config, toml, "job.toml"); });
 }
 
 TEST(ConfigFile, ReadsSections) {
@@ -69,7 +63,8 @@ TEST(ConfigFile, AnEmptySectionMustExistToo) {
   EXPECT_NE(
       toml_error("[foo]\n").find("job.toml:1: expected a section of job"),
       std::string::npos);
-  EXPECT_EQ(toml_error("[data]\n"), "nothing was thrown");
+  Config config;
+  EXPECT_NO_THROW(read_toml(config, "[data]\n", "job.toml"));
 }
 
 TEST(ConfigFile, ReadsTheCommandLine) {
@@ -95,7 +90,7 @@ TEST(ConfigFile, ReadsTheCommandLine) {
 TEST(ConfigFile, RefusesWrongWords) {
   const auto read = [](const std::vector<std::string>& words) {
     Config config;
-    return error_of([&] { read_arguments(config, words); });
+    return message_of<InvalidArgument>([&] { read_arguments(config, words); });
   };
   EXPECT_NE(
       read({"--training.steps"})
@@ -152,7 +147,7 @@ TEST(ConfigFile, ReadsAFile) {
   read_config_file(config, path);
   EXPECT_EQ(config.training.seed, 5);
   EXPECT_NE(
-      error_of([&] {
+      message_of<InvalidArgument>([&] {
         read_config_file(config, path + "x");
       }).find("a config file that can be read"),
       std::string::npos);

@@ -11,14 +11,7 @@
 namespace trireme::train {
 namespace {
 
-std::string key_error_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const InvalidArgument& error) {
-    return error.what();
-  }
-  return "nothing was thrown";
-}
+using testing::message_of;
 
 TEST(ConfigKeys, EveryKeyHasItsOwnPlaceAndName) {
   Config config;
@@ -60,7 +53,7 @@ TEST(ConfigKeys, SetsEachType) {
 TEST(ConfigKeys, WrongValuesSayWhatWasWanted) {
   Config config;
   const auto set = [&](const char* section, const char* name, const Value& value) {
-    return key_error_of(
+    return message_of<InvalidArgument>(
         [&] { assign(config, find_key(section, name, "x"), value, "job.toml:3"); });
   };
   EXPECT_EQ(
@@ -100,7 +93,8 @@ TEST(ConfigKeys, WrongValuesSayWhatWasWanted) {
 
 TEST(ConfigKeys, UnknownKeysNameTheNearest) {
   const auto find = [](const char* section, const char* name) {
-    return key_error_of([&] { find_key(section, name, "the command line"); });
+    return message_of<InvalidArgument>(
+        [&] { find_key(section, name, "the command line"); });
   };
   EXPECT_EQ(
       find("training", "step"),

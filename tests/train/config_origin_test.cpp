@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "trireme/testing/message.h"
 #include "trireme/train/config_file.h"
 
 namespace trireme::train {
@@ -14,12 +15,7 @@ Config job(const std::string& toml) {
 }
 
 std::string error_of(const Config& config) {
-  try {
-    check_config(config);
-  } catch (const InvalidArgument& error) {
-    return error.what();
-  }
-  return "nothing was thrown";
+  return testing::message_of<InvalidArgument>([&] { check_config(config); });
 }
 
 TEST(ConfigOrigin, RemembersWhoHasSetAKeyLast) {

@@ -6,11 +6,14 @@
 #include <gtest/gtest.h>
 
 #include "trireme/core/error.h"
+#include "trireme/testing/message.h"
 #include "trireme/train/model_source.h"
 #include "trireme/train/schedule_choice.h"
 
 namespace trireme::train {
 namespace {
+
+using testing::message_of;
 
 model::ModelPlan plan_of(const Config& config) {
   return describe_model(config, 256).plan;
@@ -18,15 +21,6 @@ model::ModelPlan plan_of(const Config& config) {
 
 std::vector<LayoutCandidate> layouts(const Config& config, const LayoutRoom& room) {
   return list_layouts(config, plan_of(config), room);
-}
-
-std::string refusal(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const InvalidArgument& error) {
-    return error.what();
-  }
-  return "nothing was thrown";
 }
 
 Config with_degrees(int pp, int dp) {
@@ -172,7 +166,8 @@ TEST(LayoutChoice, ChoosesDegreesThatFillTheWorld) {
 
 TEST(LayoutChoice, RefusesWhatCannotBeAndSaysWhy) {
   const auto why = [](const Config& config, int ranks) {
-    return refusal([&] { choose_degrees(config, plan_of(config), ranks); });
+    return message_of<InvalidArgument>(
+        [&] { choose_degrees(config, plan_of(config), ranks); });
   };
   const auto has = [](const std::string& all, const std::string& part) {
     EXPECT_NE(all.find(part), std::string::npos) << all;

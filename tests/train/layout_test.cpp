@@ -5,24 +5,18 @@
 #include <gtest/gtest.h>
 
 #include "trireme/core/error.h"
+#include "trireme/testing/message.h"
 
 namespace trireme::train {
 namespace {
+
+using testing::message_of;
 
 std::vector<sched::LayerCosts> layers(int count) {
   std::vector<sched::LayerCosts> all;
   for (int i = 0; i < count; ++i)
     all.push_back({.name = text("layer", i), .costs = {}});
   return all;
-}
-
-std::string error_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const InvalidArgument& error) {
-    return error.what();
-  }
-  return "nothing was thrown";
 }
 
 TEST(Layout, CutsTheBatch) {
@@ -47,18 +41,22 @@ TEST(Layout, RefusesBatchesThatCannotBeCut) {
   Config config;
   config.training.global_batch_size = 9;
   EXPECT_NE(
-      error_of([&] {
+      message_of<InvalidArgument>([&] {
         choose_batch(config, {.pp = 1, .dp = 2});
       }).find("a multiple of the 2 pipelines, got 9"),
       std::string::npos);
   config.training.local_batch_size = 2;
   EXPECT_NE(
-      error_of([&] { choose_batch(config, {}); }).find("divide the 9 samples"),
+      message_of<InvalidArgument>([&] {
+        choose_batch(config, {});
+      }).find("divide the 9 samples"),
       std::string::npos);
   config.training.local_batch_size = 0;
   config.parallelism.pipeline_parallel_microbatch_size = 2;
   EXPECT_NE(
-      error_of([&] { choose_batch(config, {}); }).find("divide the 9 samples of"),
+      message_of<InvalidArgument>([&] {
+        choose_batch(config, {});
+      }).find("divide the 9 samples of"),
       std::string::npos);
 }
 
@@ -75,18 +73,18 @@ TEST(Layout, CutsLayersIntoEvenStages) {
 
 TEST(Layout, RefusesSchedulesThatDoNotGo) {
   EXPECT_NE(
-      error_of([] {
+      message_of<InvalidArgument>([] {
         make_layout({.pp = 2}, {.microbatches = 4}, layers(3), "Interleaved1F1B", 2);
       }).find("at most 3 stages"),
       std::string::npos);
   const Layout other = make_layout({.pp = 2}, {.microbatches = 4}, layers(4), "1F1B");
   EXPECT_NE(
-      error_of([&] {
+      message_of<InvalidArgument>([&] {
         make_layout({.pp = 4}, {.microbatches = 4}, layers(4), other.schedule);
       }).find("pipelines of 4 ranks"),
       std::string::npos);
   EXPECT_NE(
-      error_of([&] {
+      message_of<InvalidArgument>([&] {
         make_layout({.pp = 2}, {.microbatches = 8}, layers(4), other.schedule);
       }).find("a schedule for 8 microbatches"),
       std::string::npos);
@@ -94,7 +92,7 @@ TEST(Layout, RefusesSchedulesThatDoNotGo) {
 
 TEST(Layout, RefusesSchedulesThatTrainNothing) {
   EXPECT_NE(
-      error_of([] {
+      message_of<InvalidArgument>([] {
         make_layout({.pp = 2}, {.microbatches = 4}, layers(4), "ForwardOnly");
       }).find("trains nothing"),
       std::string::npos);

@@ -5,20 +5,14 @@
 #include <gtest/gtest.h>
 
 #include "trireme/core/error.h"
+#include "trireme/testing/message.h"
 #include "trireme/testing/scratch_folder.h"
 #include "trireme/train/config_file.h"
 
 namespace trireme::train {
 namespace {
 
-std::string source_error_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "nothing was thrown";
-}
+using testing::message_of;
 
 TEST(ModelSource, MakesAGpt2OfTheConfig) {
   Config config;
@@ -72,7 +66,8 @@ TEST(ModelSource, ValuesOfTheDemoAreNotForLoadedWeights) {
   EXPECT_NO_THROW(check_demo_values(config, describe_model(config, 256)));
   folder.write("model.safetensors", "x");
   const ModelSource source = describe_model(config, 256);
-  const std::string error = source_error_of([&] { check_demo_values(config, source); });
+  const std::string error =
+      message_of<Error>([&] { check_demo_values(config, source); });
   EXPECT_NE(
       error.find(
           "training.seq_len 128 (the model takes up to 256), optimizer.lr 0.004;"),
@@ -107,22 +102,22 @@ TEST(ModelSource, RefusesWhatDoesNotFit) {
   Config config;
   config.model.hf_assets_path = (folder.path() / "no").string();
   EXPECT_NE(
-      source_error_of([&] { describe_model(config, 256); }).find("a config.json"),
+      message_of<Error>([&] { describe_model(config, 256); }).find("a config.json"),
       std::string::npos);
   config = {};
   config.model.vocab_size = 100;
   EXPECT_NE(
-      source_error_of([&] { describe_model(config, 256); }).find("256 tokens"),
+      message_of<Error>([&] { describe_model(config, 256); }).find("256 tokens"),
       std::string::npos);
   config = {};
   config.model.name = "gpt3";
   EXPECT_NE(
-      source_error_of([&] { describe_model(config, 256); }).find("gpt2"),
+      message_of<Error>([&] { describe_model(config, 256); }).find("gpt2"),
       std::string::npos);
   config.model.name = "llama";
   config.model.dropout = 0.5;
   EXPECT_NE(
-      source_error_of([&] { describe_model(config, 256); }).find("model.dropout"),
+      message_of<Error>([&] { describe_model(config, 256); }).find("model.dropout"),
       std::string::npos);
 }
 

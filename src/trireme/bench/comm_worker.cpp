@@ -1,7 +1,6 @@
 #include "trireme/bench/comm_worker.h"
 
 #include <chrono>
-#include <cstring>
 #include <ctime>
 #include <functional>
 #include <iostream>
@@ -9,9 +8,8 @@
 
 #include <ATen/Parallel.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/full.h>
-#include <ATen/ops/zeros.h>
 
+#include "trireme/comm/agree.h"
 #include "trireme/comm/channel.h"
 #include "trireme/comm/collectives.h"
 #include "trireme/comm/init.h"
@@ -204,17 +202,11 @@ std::vector<double> measure(
 // Rank 0's line on all ranks; nothing at the end.
 std::optional<std::string> hand_round(
     const comm::Group& world, const std::optional<std::string>& line) {
-  at::Tensor length =
-      at::full({1}, line ? static_cast<int64_t>(line->size()) : -1, at::kLong);
-  comm::broadcast(world, length, 0);
-  const auto bytes = length.item<int64_t>();
-  if (bytes < 0)
+  // A line may be empty.
+  const std::string shared = comm::share_text(world, line ? "+" + *line : "");
+  if (shared.empty())
     return std::nullopt;
-  at::Tensor letters = at::zeros({bytes}, at::kByte);
-  if (line)
-    std::memcpy(letters.data_ptr(), line->data(), line->size());
-  comm::broadcast(world, letters, 0);
-  return std::string(static_cast<const char*>(letters.data_ptr()), letters.numel());
+  return shared.substr(1);
 }
 
 // Every rank's row; they are equally long.

@@ -3,13 +3,13 @@
 #include <iostream>
 #include <memory>
 
-#include "trireme/bench/exchange_folder.h"
 #include "trireme/bench/peer.h"
 #include "trireme/bench/side.h"
 #include "trireme/bench/train_runs.h"
 #include "trireme/bench/train_start.h"
 #include "trireme/core/error.h"
 #include "trireme/core/machine.h"
+#include "trireme/core/scratch_folder.h"
 #include "trireme/launch/variables.h"
 
 namespace trireme::bench {
@@ -126,7 +126,7 @@ class TrainSides {
           "bug");
   }
 
-  ExchangeFolder folder_;
+  ScratchFolder folder_;
   fs::path program_;
   std::vector<std::string> peer_;
   RankSide ours_;

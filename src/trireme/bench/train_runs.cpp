@@ -10,10 +10,10 @@
 
 #include <nlohmann/json.hpp>
 
-#include "trireme/bench/exchange_folder.h"
 #include "trireme/core/deadline.h"
 #include "trireme/core/error.h"
 #include "trireme/core/machine.h"
+#include "trireme/core/scratch_folder.h"
 #include "trireme/launch/child.h"
 
 namespace trireme::bench {
@@ -104,7 +104,7 @@ std::vector<double> read_speeds(const fs::path& metrics) {
 }
 
 std::vector<double> run_training(const fs::path& program, const TrainRun& run) {
-  const ExchangeFolder folder;
+  const ScratchFolder folder;
   std::string words;
   for (int i = 0; i < 20000; ++i)
     words += text("row ", i, " of oars\n");

@@ -1,10 +1,10 @@
 #include <map>
 #include <memory>
 
-#include "trireme/ckpt/agree.h"
 #include "trireme/ckpt/checkpoint.h"
 #include "trireme/ckpt/checkpoint_plan.h"
 #include "trireme/ckpt/json_reader.h"
+#include "trireme/comm/agree.h"
 #include "trireme/core/durable_file.h"
 #include "trireme/core/error.h"
 #include "trireme/core/escape.h"
@@ -119,13 +119,17 @@ Manifest gather_files(
   return manifest;
 }
 
+comm::AgreeOptions how_to_agree(const SaveOptions& options) {
+  return {.module = "ckpt", .timeout = options.timeout};
+}
+
 CheckpointPlan agree_on_plan(
     const comm::Group& group,
     int64_t step,
     const CheckpointContent& content,
     const SaveOptions& options) {
   std::vector<RankOutline> outlines;
-  for (const std::string& outline : agree(group, options.timeout, [&] {
+  for (const std::string& outline : comm::agree(group, how_to_agree(options), [&] {
          if (group.rank() == 0)
            must_be_possible(step, content, options);
          return write_outline(outline_of(step, content));
@@ -143,25 +147,26 @@ fs::path save_checkpoint(
     const CheckpointContent& content,
     const SaveOptions& options) {
   const bool first = group.rank() == 0;
+  const comm::AgreeOptions how = how_to_agree(options);
   const CheckpointPlan plan = agree_on_plan(group, step, content, options);
   std::unique_ptr<TemporaryFolder>
       temporary;  // on rank 0; goes with whatever is thrown
-  const auto names = agree(group, options.timeout, [&]() -> std::string {
+  const auto names = comm::agree(group, how, [&]() -> std::string {
     if (!first)
       return {};
     temporary = std::make_unique<TemporaryFolder>(root, step);
     return temporary->path().filename().string();
   });
   const fs::path folder = root / names[0];
-  const auto written = agree(group, options.timeout, [&] {
+  const auto written = comm::agree(group, how, [&] {
     Files files = write_rank_files(folder, plan, content);
     if (first)
       files.merge(write_common_files(folder, plan, content));
     return Json(files).dump();
   });
-  agree(group, options.timeout, [&]() -> std::string {
+  comm::check_everywhere(group, how, [&] {
     if (!first)
-      return {};
+      return;
     write_durably(
         folder / kManifestName,
         write_manifest(gather_files(folder, step, content.stages, written)));
@@ -170,7 +175,6 @@ fs::path save_checkpoint(
     temporary.reset();
     prune_checkpoints(root, options.keep, step);
     remove_leftovers(root);
-    return {};
   });
   return root / step_name(step);
 }

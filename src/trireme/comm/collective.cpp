@@ -123,6 +123,13 @@ std::string rank_list(std::span<const int> ranks) {
   return out;
 }
 
+std::string rank_text(int rank, std::span<const int> members) {
+  const auto place = static_cast<size_t>(rank);
+  if (place >= members.size() || members[place] == rank)
+    return text("rank ", rank);
+  return text("rank ", rank, " (world rank ", members[place], ")");
+}
+
 std::string group_text(std::span<const int> members, int world_size) {
   constexpr size_t kMost = 8;
   if (members.size() == static_cast<size_t>(world_size))

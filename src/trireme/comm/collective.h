@@ -79,6 +79,10 @@ std::string describe_mismatch(
 /// "rank 2", "ranks 1, 3 and 4".
 std::string rank_list(std::span<const int> ranks);
 
+/// "rank 1", as a group counts, or "rank 1 (world rank 5)" where the world counts
+/// otherwise. `members` are the ranks in the world; empty: the same.
+std::string rank_text(int rank, std::span<const int> members);
+
 /// "the world", "the group of ranks 1 and 3"; of many ranks the first eight.
 std::string group_text(std::span<const int> members, int world_size);
 

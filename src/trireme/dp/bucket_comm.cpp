@@ -8,6 +8,7 @@
 
 #include "trireme/comm/collectives.h"
 #include "trireme/core/error.h"
+#include "trireme/core/list_names.h"
 #include "trireme/core/log.h"
 #include "trireme/dp/riders.h"
 #include "trireme/dp/sparse_reduce.h"

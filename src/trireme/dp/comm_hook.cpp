@@ -22,6 +22,29 @@ class FunctionHook final : public CommHook {
   std::function<void(GradBucket&, const Next&)> function_;
 };
 
+class CastHook final : public CommHook {
+ public:
+  CastHook(std::string name, c10::ScalarType dtype)
+      : name_(std::move(name)), dtype_(dtype) {}
+
+  std::string name() const override { return name_; }
+
+  void run(GradBucket& bucket, const Next& next) override {
+    const at::Tensor whole = bucket.buffer();
+    // Complex numbers have no half that all ranks can add up, and halves are small.
+    if (!whole.is_floating_point() || whole.element_size() <= 2)
+      return next(bucket);
+    bucket.buffer() = whole.to(dtype_);
+    next(bucket);
+    whole.copy_(bucket.buffer());
+    bucket.buffer() = whole;
+  }
+
+ private:
+  std::string name_;
+  c10::ScalarType dtype_;
+};
+
 }  // namespace
 
 void GradBucket::reduce(const at::Tensor& tensor) const {
@@ -47,6 +70,24 @@ std::shared_ptr<CommHook> make_hook(
     throw InvalidArgument(
         text("[dp] expected a function for the hook ", name, ", got none; give one"));
   return std::make_shared<FunctionHook>(std::move(name), std::move(run));
+}
+
+std::shared_ptr<CommHook> make_allreduce_hook() {
+  return make_hook("allreduce", [](GradBucket& bucket, const CommHook::Next& next) {
+    next(bucket);
+  });
+}
+
+std::shared_ptr<CommHook> make_fp16_hook() {
+  return std::make_shared<CastHook>("fp16", c10::ScalarType::Half);
+}
+
+std::shared_ptr<CommHook> make_bf16_hook() {
+  return std::make_shared<CastHook>("bf16", c10::ScalarType::BFloat16);
+}
+
+std::shared_ptr<CommHook> make_noop_hook() {
+  return make_hook("noop", [](GradBucket&, const CommHook::Next&) {});
 }
 
 }  // namespace trireme::dp

@@ -4,18 +4,9 @@
 #include <set>
 
 #include "trireme/core/error.h"
+#include "trireme/core/list_names.h"
 
 namespace trireme::dp {
-
-std::string list_names(const std::vector<std::string>& names) {
-  constexpr size_t kMost = 12;
-  std::string out;
-  for (size_t i = 0; i < std::min(names.size(), kMost); ++i)
-    out += text(i == 0 ? "" : ", ", names[i]);
-  if (names.size() > kMost)
-    out += text(", ... (", names.size(), " in all)");
-  return out.empty() ? "none" : out;
-}
 
 std::vector<Parameter> trained_parameters(
     const std::vector<Parameter>& all, const std::vector<std::string>& ignore) {

@@ -15,9 +15,6 @@ struct Parameter {
   bool sparse = false;
 };
 
-/// Names for a message: "a, b, c"; of many, some and how many there are.
-std::string list_names(const std::vector<std::string>& names);
-
 /// Takes out what needs no gradient, what is repeated and what is named in `ignore`;
 /// InvalidArgument if a name there belongs to none, or if nothing is left.
 std::vector<Parameter> trained_parameters(

@@ -5,6 +5,7 @@
 
 #include "trireme/comm/collective.h"
 #include "trireme/core/error.h"
+#include "trireme/core/list_names.h"
 #include "trireme/dp/riders.h"
 
 namespace trireme::dp {

@@ -7,7 +7,9 @@
 #include <torch/nn/module.h>
 #include <torch/nn/modules/embedding.h>
 
+#include "trireme/comm/agree.h"
 #include "trireme/core/error.h"
+#include "trireme/core/list_names.h"
 #include "trireme/core/log.h"
 #include "trireme/dp/verify.h"
 
@@ -41,7 +43,7 @@ Replica::Replica(
     : module_(module),
       options_(std::move(options)),
       reducer_([&] {
-        check_everywhere(group, [&] {
+        comm::check_everywhere(group, {.module = "dp"}, [&] {
           check_module_options(options_, group);
           check_parameters(parameters(false));
           parameters(true);
@@ -319,7 +321,8 @@ void Replica::check_replicas() const {
 }
 
 void Replica::replace_group(const comm::Group& group) {
-  check_everywhere(group, [&] { check_module_options(options_, group); });
+  comm::check_everywhere(
+      group, {.module = "dp"}, [&] { check_module_options(options_, group); });
   if (options_.init_sync)
     verify(group);
   reducer_->replace_group(group);

@@ -3,6 +3,7 @@
 #include <set>
 #include <utility>
 
+#include "trireme/comm/agree.h"
 #include "trireme/core/error.h"
 #include "trireme/dp/verify.h"
 
@@ -24,7 +25,8 @@ StageSync::StageSync(
     const comm::Group& group,
     DataParallelOptions options)
     : options_(std::move(options)), stages_(stages), group_(group) {
-  check_everywhere(group, [&] { check_stage_options(options_); });
+  comm::check_everywhere(
+      group, {.module = "dp"}, [&] { check_stage_options(options_); });
   std::map<int, std::vector<Parameter>> trained;
   std::set<const void*> seen;
   for (const StageParameters& stage : stages)

@@ -5,6 +5,7 @@
 
 #include "trireme/core/deadline.h"
 #include "trireme/core/error.h"
+#include "trireme/core/list_names.h"
 #include "trireme/dp/round_stats.h"
 
 namespace trireme::dp {

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <exception>
 #include <map>
 #include <string_view>
 
@@ -10,6 +9,7 @@
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <c10/core/GradMode.h>
 
+#include "trireme/comm/agree.h"
 #include "trireme/comm/collectives.h"
 #include "trireme/core/error.h"
 
@@ -59,15 +59,9 @@ std::vector<std::vector<std::string>> gather_lines(
   std::string joined;
   for (const std::string& line : lines)
     joined += line + '\n';
-  at::Tensor bytes = at::empty(
-      {static_cast<int64_t>(joined.size())}, at::TensorOptions().dtype(at::kByte));
-  if (!joined.empty())  // an empty tensor has no memory, and memcpy takes no null
-    std::memcpy(bytes.mutable_data_ptr(), joined.data(), joined.size());
-  std::vector<at::Tensor> all;
-  comm::all_gather_uneven(group, all, bytes);
   std::vector<std::vector<std::string>> out;
-  for (const at::Tensor& one : all) {
-    std::string_view rest(static_cast<const char*>(one.const_data_ptr()), one.nbytes());
+  for (const std::string& theirs : comm::gather_texts(group, joined)) {
+    std::string_view rest = theirs;
     auto& its = out.emplace_back();
     while (!rest.empty()) {
       const size_t end = rest.find('\n');
@@ -123,32 +117,6 @@ void for_each_flat(const std::vector<at::Tensor>& tensors, F&& f) {
 }
 
 }  // namespace
-
-void check_everywhere(const comm::Group& group, const std::function<void()>& check) {
-  std::exception_ptr mine;
-  std::string what;
-  try {
-    check();
-  } catch (const std::exception& error) {
-    mine = std::current_exception();
-    what = error.what();
-    std::replace(what.begin(), what.end(), '\n', ' ');
-  }
-  if (group.size() > 1) {
-    const std::vector<int64_t> failed = gather_numbers(group, one_number(mine ? 1 : 0));
-    const auto first = std::find(failed.begin(), failed.end(), 1);
-    if (first == failed.end())
-      return;
-    const auto all = gather_lines(group, {what});
-    const auto rank = static_cast<size_t>(first - failed.begin());
-    if (!mine)
-      throw PeerError(
-          group.members()[rank],
-          text("[dp] rank ", group.members()[rank], ": ", all[rank].at(0)));
-  }
-  if (mine)
-    std::rethrow_exception(mine);
-}
 
 void verify_same(
     const comm::Group& group,

@@ -1,6 +1,5 @@
 // Whether all ranks have the same model, and the same values.
 #pragma once
-#include <functional>
 #include <string>
 #include <vector>
 
@@ -8,10 +7,6 @@
 #include "trireme/dp/parameter.h"
 
 namespace trireme::dp {
-
-/// Runs `check` on every rank. What it throws on one of them is thrown there, and as a
-/// PeerError with the same text on the others; the group stays as it is. Collective.
-void check_everywhere(const comm::Group& group, const std::function<void()>& check);
 
 /// InvalidArgument on every rank if the lines of two ranks differ; it shows the first
 /// that does, and who has which. Collective.

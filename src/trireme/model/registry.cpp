@@ -5,10 +5,10 @@
 
 #include "trireme/core/error.h"
 #include "trireme/core/escape.h"
+#include "trireme/core/list_names.h"
 #include "trireme/model/config_object.h"
 #include "trireme/model/gpt2.h"
 #include "trireme/model/llama.h"
-#include "trireme/pipe/named_tensors.h"
 
 namespace trireme::model {
 namespace {
@@ -57,14 +57,12 @@ ModelPlan plan_model(const std::string& config_json) {
       planner = found->second;
   }
   if (type.empty())
-    config.refuse("model_type", text("one of ", pipe::list_names(model_types())));
+    config.refuse("model_type", text("one of ", list_names(model_types())));
   if (!planner)
     config.not_supported(
         "model_type",
         text(
-            "there are ",
-            pipe::list_names(model_types()),
-            "; register_model() adds others"));
+            "there are ", list_names(model_types()), "; register_model() adds others"));
   ModelPlan plan = planner(config_json);
   // Of the config that was made from it, what the text leaves out; and the class, since
   // a model that was read without its head has one now.

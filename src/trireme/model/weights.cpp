@@ -7,7 +7,7 @@
 
 #include "trireme/core/error.h"
 #include "trireme/core/escape.h"
-#include "trireme/pipe/named_tensors.h"
+#include "trireme/core/list_names.h"
 
 namespace trireme::model {
 namespace {
@@ -70,7 +70,7 @@ void check_known(const WeightFiles& files, const ModelPlan& plan) {
         " with ",
         plan.layers.size(),
         " layers, got others: ",
-        pipe::list_names(unknown),
+        list_names(unknown),
         "; is config.json of another model?"));
 }
 

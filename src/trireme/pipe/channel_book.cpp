@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
+#include "trireme/comm/collective.h"
 #include "trireme/core/error.h"
 #include "trireme/pipe/clock_offset.h"
-#include "trireme/pipe/rank_text.h"
 
 namespace trireme::pipe {
 namespace {
@@ -43,9 +43,9 @@ void StepChannel::send(const comm::Message& message) const {
           "[pipe] expected messages of up to ",
           bytes_ / most_held_,
           " bytes from ",
-          rank_text(channel_.edge().from, *members_),
+          comm::rank_text(channel_.edge().from, *members_),
           " to ",
-          rank_text(channel_.edge().to, *members_),
+          comm::rank_text(channel_.edge().to, *members_),
           ", since ",
           most_held_,
           " of them can be held at once within channel_bytes = ",
@@ -63,8 +63,8 @@ void StepChannel::check(const Stamp& got, const Stamp& expected) const {
   refuse_stamp(
       got,
       expected,
-      {.sender = rank_text(channel_.edge().from, *members_),
-       .receiver = rank_text(channel_.edge().to, *members_)});
+      {.sender = comm::rank_text(channel_.edge().from, *members_),
+       .receiver = comm::rank_text(channel_.edge().to, *members_)});
 }
 
 const comm::Channel& ChannelBook::find(

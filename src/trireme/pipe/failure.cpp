@@ -2,9 +2,9 @@
 
 #include <c10/util/Exception.h>
 
+#include "trireme/comm/collective.h"
 #include "trireme/core/error.h"
 #include "trireme/core/log.h"
-#include "trireme/pipe/rank_text.h"
 #include "trireme/sched/action_text.h"
 #include "trireme/sched/index.h"
 #include "trireme/sched/table.h"
@@ -37,7 +37,7 @@ std::string sender_text(const Program& program, const FailedAt& at) {
       " for ",
       sched::to_string(send),
       " of ",
-      rank_text(program.schedule.owner(at.awaited_from), at.members));
+      comm::rank_text(program.schedule.owner(at.awaited_from), at.members));
 }
 
 }  // namespace
@@ -47,7 +47,7 @@ namespace {
 /// "rank 1 failed at 1F3 (stage 1, microbatch 3)".
 std::string deed_text(const Program& program, const FailedAt& at) {
   const auto& list = program.schedule.actions[sched::index(at.rank)];
-  const std::string who = rank_text(at.rank, at.members);
+  const std::string who = comm::rank_text(at.rank, at.members);
   if (sched::index(at.position) >= list.size())
     return text(who, " failed");
   const Action& action = list[sched::index(at.position)];

@@ -1,6 +1,5 @@
 #include "trireme/pipe/named_tensors.h"
 
-#include <algorithm>
 #include <set>
 
 #include "trireme/core/error.h"
@@ -18,16 +17,6 @@ NamedTensors without_repeats(const NamedTensors& tensors) {
     if (seen.insert(tensor.unsafeGetTensorImpl()).second)
       out.emplace_back(name, tensor);
   return out;
-}
-
-std::string list_names(const std::vector<std::string>& names) {
-  constexpr size_t kMost = 12;
-  std::string out;
-  for (size_t i = 0; i < std::min(names.size(), kMost); ++i)
-    out += text(i == 0 ? "" : ", ", names[i]);
-  if (names.size() > kMost)
-    out += text(", ... (", names.size(), " in all)");
-  return out.empty() ? "none" : out;
 }
 
 }  // namespace trireme::pipe

@@ -7,16 +7,16 @@
 #include <ATen/Functions.h>
 #include <ATen/core/grad_mode.h>
 
+#include "trireme/comm/agree.h"
+#include "trireme/comm/collective.h"
 #include "trireme/comm/collectives.h"
 #include "trireme/core/error.h"
 #include "trireme/memory/account.h"
-#include "trireme/pipe/agree.h"
 #include "trireme/pipe/channel_book.h"
 #include "trireme/pipe/clock_offset.h"
 #include "trireme/pipe/core_share.h"
 #include "trireme/pipe/failure.h"
 #include "trireme/pipe/named_tensors.h"
-#include "trireme/pipe/rank_text.h"
 #include "trireme/pipe/stage_owners.h"
 #include "trireme/pipe/step_data.h"
 #include "trireme/pipe/tied_gradients.h"
@@ -146,7 +146,9 @@ void Pipeline::Impl::join(const comm::Group& outer, const std::vector<Stage>& st
   group = outer.split(0, outer.rank());
   channels.emplace(group, options.channel_bytes);
   place = {group.rank(), find_owners(stages, group), group.members()};
-  agree(group, [&] { check_stages(stages, options, place.rank_of_stage); });
+  comm::check_everywhere(group, {.module = "pipe"}, [&] {
+    check_stages(stages, options, place.rank_of_stage);
+  });
   if (!options.tied.empty())
     tied = std::make_unique<TiedGradients>(
         options.tied,
@@ -283,12 +285,12 @@ StepData Pipeline::Impl::run(
     if (purpose.trains && !c10::GradMode::is_enabled())
       throw InvalidArgument(text(
           "[pipe] expected grad mode on for a step of ",
-          rank_text(place.rank, place.members),
+          comm::rank_text(place.rank, place.members),
           ", got it off; call evaluate(), or leave the no-grad scope"));
     if (purpose.trains && !has_loss && place.has(place.last_stage()))
       throw InvalidArgument(text(
           "[pipe] expected a loss on ",
-          rank_text(place.rank, place.members),
+          comm::rank_text(place.rank, place.members),
           ", which has the last stage, got none; give one to the pipeline"));
     const int microbatches =
         given != nullptr ? given->microbatches : count_microbatches(batch, options);
@@ -323,7 +325,7 @@ StepData Pipeline::Impl::run(
 
 /// Past Group::abort(), which would put the world's rank before the pipeline's.
 void Pipeline::Impl::tell_others(const std::string& why) const {
-  const std::string me = text("[pipe] ", rank_text(place.rank, place.members));
+  const std::string me = text("[pipe] ", comm::rank_text(place.rank, place.members));
   group.share_engine()->abort(why.starts_with(me) ? why : text(me, " failed: ", why));
 }
 
@@ -348,7 +350,8 @@ Pipeline::Pipeline(
     : impl_(std::make_unique<Impl>(
           std::move(stages), group, std::move(loss), std::move(options))) {
   if (impl_->options.custom || impl_->options.microbatches > 0)
-    agree(impl_->group, [this] { schedule(); });  // says now what is wrong with it
+    // Says now what is wrong with it.
+    comm::check_everywhere(impl_->group, {.module = "pipe"}, [this] { schedule(); });
 }
 
 Pipeline::~Pipeline() = default;
@@ -423,7 +426,7 @@ void Pipeline::add_after(const sched::Action& action, std::function<void()> extr
     if (!impl_->place.has(half.stage()))
       throw InvalidArgument(text(
           "[pipe] expected an action of a stage of ",
-          rank_text(impl_->place.rank, impl_->place.members),
+          comm::rank_text(impl_->place.rank, impl_->place.members),
           ", got ",
           sched::to_string(half),
           "; add it on the rank that has the stage"));

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "trireme/core/error.h"
-#include "trireme/pipe/named_tensors.h"
+#include "trireme/core/list_names.h"
 
 namespace trireme::pipe {
 namespace {

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
+#include "trireme/comm/collective.h"
 #include "trireme/core/error.h"
 #include "trireme/pipe/gather_rows.h"
-#include "trireme/pipe/rank_text.h"
 #include "trireme/pipe/tied.h"
 #include "trireme/sched/auto.h"
 #include "trireme/sched/generate.h"
@@ -26,7 +26,7 @@ std::vector<int> check_owners(
     const std::vector<std::vector<int64_t>>& stages_of_rank,
     const std::vector<int>& members) {
   const auto name = [&members](size_t rank) {
-    return rank_text(static_cast<int>(rank), members);
+    return comm::rank_text(static_cast<int>(rank), members);
   };
   size_t count = 0;
   for (const auto& stages : stages_of_rank)

@@ -2,8 +2,8 @@
 
 #include <numeric>
 
+#include "trireme/comm/collective.h"
 #include "trireme/core/error.h"
-#include "trireme/pipe/rank_text.h"
 #include "trireme/sched/index.h"
 
 namespace trireme::pipe {
@@ -23,11 +23,11 @@ std::string where(const RankPlace& place, const Part& part) {
   return text(
       part.name,
       " on ",
-      rank_text(place.rank, place.members),
+      comm::rank_text(place.rank, place.members),
       " (stage ",
       part.stage,
       " is on ",
-      rank_text(place.rank_of_stage[index(part.stage)], place.members),
+      comm::rank_text(place.rank_of_stage[index(part.stage)], place.members),
       ")");
 }
 
@@ -64,7 +64,7 @@ std::vector<Tensors> cut(
           " of stage ",
           part.stage,
           ", ",
-          rank_text(place.rank, place.members),
+          comm::rank_text(place.rank, place.members),
           ")"));
     }
   }

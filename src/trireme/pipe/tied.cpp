@@ -3,6 +3,7 @@
 #include <c10/util/ArrayRef.h>
 
 #include "trireme/core/error.h"
+#include "trireme/core/list_names.h"
 #include "trireme/pipe/named_tensors.h"
 
 namespace trireme::pipe {

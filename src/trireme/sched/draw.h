@@ -14,6 +14,14 @@ namespace trireme::sched {
 ///     // rank 0  0F0 0F1 .   .   0B0     0F2 .   0B1     ...
 std::string draw_grid(const Schedule& schedule, bool color);
 
+/// A row a rank, `width` columns for the whole makespan: in each the letter of what the
+/// rank does at its middle (F, B, I, W, or O for an overlap), a point if it waits. The
+/// simulation needs details.
+///
+///     rank 0  FFFFBBBBFFBBBB..
+///     rank 1  ..FFBBFFBBFFBBBB
+std::string draw_time_rows(const Simulation& simulation, int width);
+
 /// One SVG image, complete in itself, for light and dark backgrounds: a row a rank, a
 /// box a computation (two that share time lie one below the other), paler the later its
 /// stage is among those of its rank; and of a lowered schedule an arrow a message, from

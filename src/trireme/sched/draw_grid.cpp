@@ -1,4 +1,4 @@
-// The picture for terminals.
+// The pictures for terminals.
 #include <algorithm>
 #include <cmath>
 
@@ -22,6 +22,21 @@ const char* color_of(ActionKind kind) {
       return "\x1b[30;45m";
     default:
       return "\x1b[30;47m";
+  }
+}
+
+char letter_of(ActionKind kind) {
+  switch (kind) {
+    case ActionKind::Forward:
+      return 'F';
+    case ActionKind::Backward:
+      return 'B';
+    case ActionKind::InputGrad:
+      return 'I';
+    case ActionKind::WeightGrad:
+      return 'W';
+    default:
+      return 'O';
   }
 }
 
@@ -68,6 +83,31 @@ std::string draw_grid(const Schedule& schedule, bool color) {
     }
     idle_until(simulation.makespan);
     out += text(line.substr(0, line.find_last_not_of(' ') + 1), "\n");
+  }
+  return out;
+}
+
+std::string draw_time_rows(const Simulation& simulation, int width) {
+  double start = 0;
+  bool any = false;
+  for (const auto& rank : simulation.timeline)
+    for (const Timed& one : rank) {
+      start = any ? std::min(start, one.start) : one.start;
+      any = true;
+    }
+  std::string out;
+  for (size_t rank = 0; rank < simulation.timeline.size(); ++rank) {
+    out += text("rank ", rank, rank < 10 ? "  " : " ");
+    const auto& row = simulation.timeline[rank];
+    size_t next = 0;
+    for (int column = 0; column < width; ++column) {
+      const double time = start + (column + 0.5) / width * simulation.makespan;
+      while (next < row.size() && row[next].end <= time)
+        ++next;
+      const bool busy = next < row.size() && row[next].start <= time;
+      out += busy ? letter_of(row[next].action.kind()) : '.';
+    }
+    out += '\n';
   }
   return out;
 }

@@ -49,6 +49,20 @@ std::vector<ActionList> make_v_min(int P, int, int M) {
   return v_min(P, M);
 }
 
+// Two stages a rank: the last rank has the two in the middle.
+constexpr ScheduleInfo there_and_back(
+    const char* name, const char* summary, bool in_torch) {
+  return {
+      .name = name,
+      .summary = summary,
+      .map = StageMap::V,
+      .usual_stages = 2,
+      .most_stages = 2,
+      .fewest_stages = 2,
+      .splits = true,
+      .in_torch = in_torch};
+}
+
 constexpr std::array kMakers = {
     Maker{
         .info =
@@ -123,49 +137,25 @@ constexpr std::array kMakers = {
         .rule = kWholeGroups,
         .spread = true},
     Maker{
-        .info =
-            {.name = "ZBVZeroBubble",
-             .summary = "Zero bubble over two stages a rank, there and back",
-             .map = StageMap::V,
-             .usual_stages = 2,
-             .most_stages = 2,
-             .fewest_stages = 2,
-             .splits = true,
-             .in_torch = true},
+        .info = there_and_back(
+            "ZBVZeroBubble",
+            "Zero bubble over two stages a rank, there and back",
+            true),
         .by_rank = zbv,
         .spread = true},
     Maker{
-        .info =
-            {.name = "V-Half",
-             .summary = "There and back with half of 1F1B's activations",
-             .map = StageMap::V,
-             .usual_stages = 2,
-             .most_stages = 2,
-             .fewest_stages = 2,
-             .splits = true},
+        .info = there_and_back(
+            "V-Half", "There and back with half of 1F1B's activations", false),
         .by_pipeline = make_v_half,
         .spread = true},
     Maker{
-        .info =
-            {.name = "V-Min",
-             .summary = "There and back with a third of 1F1B's activations",
-             .map = StageMap::V,
-             .usual_stages = 2,
-             .most_stages = 2,
-             .fewest_stages = 2,
-             .splits = true},
+        .info = there_and_back(
+            "V-Min", "There and back with a third of 1F1B's activations", false),
         .by_pipeline = make_v_min,
         .spread = true},
     Maker{
-        .info =
-            {.name = "DualPipeV",
-             .summary = "There and back, forwards and backwards overlapped",
-             .map = StageMap::V,
-             .usual_stages = 2,
-             .most_stages = 2,
-             .fewest_stages = 2,
-             .splits = true,
-             .in_torch = true},
+        .info = there_and_back(
+            "DualPipeV", "There and back, forwards and backwards overlapped", true),
         .by_rank = dual_pipe_v,
         .legal = at_least_stages,
         .rule = "at least two microbatches a rank"},

@@ -25,11 +25,4 @@ namespace trireme::testing {
          << ", wanted " << b[where];
 }
 
-::testing::AssertionResult contains(const std::string& whole, const std::string& part) {
-  if (whole.find(part) != std::string::npos)
-    return ::testing::AssertionSuccess();
-  return ::testing::AssertionFailure()
-         << "\"" << whole << "\" has no \"" << part << "\"";
-}
-
 }  // namespace trireme::testing

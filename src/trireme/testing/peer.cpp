@@ -1,6 +1,10 @@
 #include "trireme/testing/peer.h"
 
+#include <array>
+#include <cstdio>
 #include <cstdlib>
+
+#include <gtest/gtest.h>
 
 #include "trireme/core/error.h"
 
@@ -21,6 +25,19 @@ std::string peer_missing(const std::vector<std::string>& packages) {
       return text(python, " has no ", package, "; run ./trireme test");
   }
   return {};
+}
+
+std::string run_peer(const std::vector<std::string>& script_and_words) {
+  std::string command = "\"$TRIREME_PYTHON\" -B";
+  for (const std::string& word : script_and_words)
+    command += text(" '", word, "'");
+  FILE* pipe = ::popen(command.c_str(), "r");
+  std::string output;
+  std::array<char, 4096> buffer{};
+  while (pipe != nullptr && std::fgets(buffer.data(), buffer.size(), pipe) != nullptr)
+    output += buffer.data();
+  EXPECT_EQ(pipe == nullptr ? -1 : ::pclose(pipe), 0) << command;
+  return output;
 }
 
 }  // namespace trireme::testing

@@ -12,4 +12,9 @@ namespace trireme::testing {
 ///       GTEST_SKIP() << why;
 std::string peer_missing(const std::vector<std::string>& packages);
 
+/// What a Python script prints; the test fails unless it ends well.
+///
+///     run_peer({"tests/peer/pipeline_losses.py"});
+std::string run_peer(const std::vector<std::string>& script_and_words);
+
 }  // namespace trireme::testing

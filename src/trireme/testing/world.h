@@ -1,9 +1,12 @@
 // Worlds of ranks for tests: as threads, or as processes that may be killed.
 #pragma once
+#include <atomic>
 #include <chrono>
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <sys/types.h>
+#include <type_traits>
 #include <vector>
 
 #include "trireme/comm/group.h"
@@ -39,6 +42,16 @@ struct Ending {
   int signal = 0;
 };
 
+/// A LaunchEnv for one rank of a job on this host that no other test uses.
+comm::Group join_job(
+    const std::string& job,
+    int rank,
+    int ranks,
+    std::chrono::milliseconds timeout = std::chrono::seconds(30));
+
+/// A name that no other process uses.
+std::string fresh_job_name();
+
 /// Processes of this test. Whatever happens, none outlives this object.
 class Processes {
  public:
@@ -50,6 +63,23 @@ class Processes {
   /// Forks; the child runs `body` and exits with its result, or with 1 if it throws or
   /// an expectation fails.
   pid_t start(const std::function<int()>& body);
+
+  /// Starts all ranks of a job, each a process that runs `body` in its world and exits
+  /// with its result, if it has one.
+  template <class Body>
+  void start_ranks(const std::string& job, int ranks, const Body& body) {
+    for (int rank = 0; rank < ranks; ++rank)
+      start([&, rank] {
+        const comm::Group world = join_job(job, rank, ranks);
+        if constexpr (std::is_void_v<std::invoke_result_t<Body, const comm::Group&>>) {
+          body(world);
+          return 0;
+        } else {
+          return body(world);
+        }
+      });
+  }
+
   void kill(size_t index, int signal) const;
   pid_t pid(size_t index) const { return pids_[index]; }
   size_t size() const { return pids_.size(); }
@@ -60,11 +90,24 @@ class Processes {
   std::vector<pid_t> pids_;
 };
 
-/// A LaunchEnv for one rank of a job on this host that no other test uses.
-comm::Group join_job(
-    const std::string& job, int rank, int ranks, std::chrono::milliseconds timeout);
+/// What a rank exits with that has noticed the death of another.
+inline constexpr int kNoticed = 42;
 
-/// A name that no other process uses.
-std::string fresh_job_name();
+/// Expects that the victim was killed, and that all others have noticed.
+void expect_noticed(const std::vector<Ending>& endings, int victim);
+
+/// A number that processes share: those that are started after it is made.
+class SharedNumber {
+ public:
+  SharedNumber();
+  ~SharedNumber();
+  SharedNumber(const SharedNumber&) = delete;
+  SharedNumber& operator=(const SharedNumber&) = delete;
+
+  std::atomic<int64_t>& operator*() const { return *value_; }
+
+ private:
+  std::atomic<int64_t>* value_;
+};
 
 }  // namespace trireme::testing

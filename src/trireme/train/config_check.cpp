@@ -4,9 +4,9 @@
 
 #include "trireme/core/error.h"
 #include "trireme/core/escape.h"
+#include "trireme/core/list_names.h"
 #include "trireme/core/nearest.h"
 #include "trireme/model/registry.h"
-#include "trireme/pipe/named_tensors.h"
 #include "trireme/sched/auto.h"
 #include "trireme/sched/generate.h"
 #include "trireme/train/config.h"
@@ -47,7 +47,7 @@ void check_name(const std::string& name) {
       std::find(types.begin(), types.end(), name) != types.end(),
       text(
           "expected model.name to be one of ",
-          pipe::list_names(types),
+          list_names(types),
           ", got ",
           in_quotes(name),
           did_you_mean(name, types)));

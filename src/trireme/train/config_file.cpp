@@ -53,14 +53,7 @@ void read_section(
     const Key& key = find_key(section, name.str(), origin);
     const auto value = to_value(node);
     if (!value)
-      throw InvalidArgument(text(
-          "[train] ",
-          origin,
-          ": expected ",
-          full_name(key),
-          " to be ",
-          allowed_values(key),
-          ", got a value of another kind"));
+      refuse_value(key, "a value of another kind", origin);
     assign(config, key, *value, origin);
   }
 }

@@ -236,19 +236,6 @@ std::vector<Key> make_keys() {
 
 #undef SLOT
 
-[[noreturn]] void refuse(
-    const Key& key, const std::string& got, const std::string& origin) {
-  throw InvalidArgument(text(
-      "[train] ",
-      origin,
-      ": expected ",
-      full_name(key),
-      " to be ",
-      allowed_values(key),
-      ", got ",
-      got));
-}
-
 std::string shown(const Value& value) {
   if (const auto* flag = std::get_if<bool>(&value))
     return *flag ? "true" : "false";
@@ -434,12 +421,24 @@ void check_section(std::string_view section, const std::string& origin) {
     refuse_section(section, origin);
 }
 
+void refuse_value(const Key& key, const std::string& got, const std::string& origin) {
+  throw InvalidArgument(text(
+      "[train] ",
+      origin,
+      ": expected ",
+      full_name(key),
+      " to be ",
+      allowed_values(key),
+      ", got ",
+      got));
+}
+
 void assign(
     Config& config, const Key& key, const Value& value, const std::string& origin) {
   const bool done =
       std::visit([&](auto* slot) { return fits(key, value, slot); }, key.slot(config));
   if (!done)
-    refuse(key, shown(value), origin);
+    refuse_value(key, shown(value), origin);
   config.origins[full_name(key)] = origin;
 }
 

@@ -38,6 +38,10 @@ std::string full_name(const Key& key);
 /// What the key may be: "a whole number of at least 1", "one of AdamW, SGD".
 std::string allowed_values(const Key& key);
 
+/// InvalidArgument that says who gave a key what, and what it may be.
+[[noreturn]] void refuse_value(
+    const Key& key, const std::string& got, const std::string& origin);
+
 /// What makes the key one that nobody reads in this config ("model.hf_assets_path,
 /// whose config.json says it"); empty if somebody does.
 std::string why_ignored(const Config& config, const Key& key);

@@ -5,6 +5,7 @@
 
 #include <ATen/ATen.h>
 
+#include "trireme/comm/agree.h"
 #include "trireme/comm/collectives.h"
 #include "trireme/core/error.h"
 #include "trireme/core/escape.h"
@@ -20,7 +21,6 @@
 #include "trireme/train/config_origin.h"
 #include "trireme/train/engine.h"
 #include "trireme/train/estimate.h"
-#include "trireme/train/share_text.h"
 
 namespace trireme::train {
 namespace {
@@ -214,7 +214,7 @@ ScheduleChoice choose_schedule(
   Planned planned;
   if (world.rank() == 0)
     planned = ask_planner(first, costs);
-  const std::string csv = share_text(world, planned.csv);
+  const std::string csv = comm::share_text(world, planned.csv);
   if (csv.empty()) {
     choice.why = text(
         first.schedule.name,
@@ -226,7 +226,7 @@ ScheduleChoice choose_schedule(
     return choice;
   }
   sched::Schedule schedule = sched::parse_csv(csv, planned.name);
-  schedule.name = share_text(world, planned.name);
+  schedule.name = comm::share_text(world, planned.name);
   const Layout tried = make_layout(first.degrees, first.batch, choice.layers, schedule);
   Engine engine(mesh, plan, tried, config, FirstWeights::Zeros);
   const double after = time_passes(engine, world, engine.pass(batch, 0));

@@ -10,6 +10,7 @@
 #include <ATen/ATen.h>
 
 #include "trireme/ckpt/checkpoint.h"
+#include "trireme/comm/agree.h"
 #include "trireme/comm/collectives.h"
 #include "trireme/core/durable_file.h"
 #include "trireme/core/error.h"
@@ -24,7 +25,6 @@
 #include "trireme/train/progress.h"
 #include "trireme/train/run_folder.h"
 #include "trireme/train/schedule_choice.h"
-#include "trireme/train/share_text.h"
 #include "trireme/train/step_totals.h"
 #include "trireme/train/token_sources.h"
 #include "trireme/train/training_report.h"
@@ -170,7 +170,7 @@ void Job::find_checkpoint() {
           "another"));
     return found ? found->string() : std::string();
   };
-  resume_ = share_text(world_, leads() ? find() : std::string());
+  resume_ = comm::share_text(world_, leads() ? find() : std::string());
 }
 
 void Job::lay_out() {
@@ -476,8 +476,8 @@ TrainResult train(
     const comm::Group& world, const Config& config, const TrainerOptions& options) {
   check_config(config);
   Config chosen = config;
-  chosen.job.dump_folder =
-      share_text(world, world.rank() == 0 ? choose_run_folder(config) : std::string());
+  chosen.job.dump_folder = comm::share_text(
+      world, world.rank() == 0 ? choose_run_folder(config) : std::string());
   try {
     return Job(world, chosen, options).run();
   } catch (...) {

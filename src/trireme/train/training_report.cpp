@@ -11,7 +11,6 @@
 #include "trireme/train/generate.h"
 #include "trireme/train/lr_schedule.h"
 #include "trireme/train/progress.h"
-#include "trireme/train/time_rows.h"
 
 namespace trireme::train {
 namespace {
@@ -63,9 +62,11 @@ std::string show_step(const Layout& layout, const pipe::StepReport& step) {
   if (layout.degrees.pp <= kMostRows) {
     if (step.predicted)
       out += text(
-          "\nthe schedule, planned:\n", draw_time_rows(*step.predicted, kPictureWidth));
+          "\nthe schedule, planned:\n",
+          sched::draw_time_rows(*step.predicted, kPictureWidth));
     out += text(
-        "\nthe last step, measured:\n", draw_time_rows(step.measured, kPictureWidth));
+        "\nthe last step, measured:\n",
+        sched::draw_time_rows(step.measured, kPictureWidth));
   }
   return text(out, "\nthe last step:\n", pipe::to_text(step));
 }

@@ -3,6 +3,7 @@
 #include "trireme/comm/shared/ring.h"
 
 #include <atomic>
+#include <functional>
 #include <thread>
 
 #include <ATen/ATen.h>
@@ -113,8 +114,11 @@ TEST_P(RingRanks, AReceiverMayKeepAMessageWhileItWaitsForTheNext) {
   });
 }
 
-TEST_P(RingRanks, TryingDoesNotWaitForASendOfAnotherThread) {
-  testing::run_world(GetParam(), 2, [](const Group& world) {
+/// Runs `then` on a rank that has another thread waiting in a send: it can only end
+/// when the other rank receives.
+void behind_a_send(
+    testing::Backend backend, const std::function<void(const Channel&)>& then) {
+  testing::run_world(backend, 2, [&](const Group& world) {
     const Channel edge(world, {0, 1}, {.capacity_messages = 1});
     if (world.rank() == 1) {
       barrier(world);
@@ -129,10 +133,16 @@ TEST_P(RingRanks, TryingDoesNotWaitForASendOfAnotherThread) {
       ended = true;
     });
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
-    EXPECT_FALSE(edge.try_send({.header = {.word = 2}}));
-    EXPECT_FALSE(ended);  // it can only end when the other rank receives
+    then(edge);
+    EXPECT_FALSE(ended);
     barrier(world);
     sender.join();
+  });
+}
+
+TEST_P(RingRanks, TryingDoesNotWaitForASendOfAnotherThread) {
+  behind_a_send(GetParam(), [](const Channel& edge) {
+    EXPECT_FALSE(edge.try_send({.header = {.word = 2}}));
   });
 }
 
@@ -159,25 +169,8 @@ TEST_P(RingRanks, TryingDoesNotWaitForAReceiveOfAnotherThread) {
 
 // The deadline of a call holds for its turn too.
 TEST_P(RingRanks, ASendBehindAnotherThreadsSendHasItsOwnDeadline) {
-  testing::run_world(GetParam(), 2, [](const Group& world) {
-    const Channel edge(world, {0, 1}, {.capacity_messages = 1});
-    if (world.rank() == 1) {
-      barrier(world);
-      for (int i = 0; i < 2; ++i)
-        EXPECT_EQ(edge.receive().header.word, i);
-      return;
-    }
-    edge.send({.header = {.word = 0}});
-    std::atomic<bool> ended{false};
-    std::thread sender([&] {
-      EXPECT_NO_THROW(edge.send({.header = {.word = 1}}, std::chrono::seconds(5)));
-      ended = true;
-    });
-    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  behind_a_send(GetParam(), [](const Channel& edge) {
     EXPECT_THROW(edge.send({}, std::chrono::milliseconds(20)), TimeoutError);
-    EXPECT_FALSE(ended);
-    barrier(world);
-    sender.join();
   });
 }
 

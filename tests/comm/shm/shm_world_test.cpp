@@ -1,12 +1,10 @@
 // Worlds of processes: how they start, fail and die.
 #include "trireme/comm/shm/shm_world.h"
 
-#include <atomic>
 #include <ctime>
 #include <iostream>
 #include <sched.h>
 #include <signal.h>
-#include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <thread>
@@ -41,19 +39,6 @@ bool path_exists(const std::string& path) {
   return ::lstat(path.c_str(), &status) == 0;
 }
 
-/// Starts all ranks of a job, each a process that runs `body` in its world.
-void start_ranks(
-    Processes& processes,
-    const std::string& job,
-    int ranks,
-    const testing::RankBody& body) {
-  for (int rank = 0; rank < ranks; ++rank)
-    processes.start([&, rank] {
-      body(join_job(job, rank, ranks, seconds(20)));
-      return 0;
-    });
-}
-
 void expect_all_well(Processes& processes, seconds limit = seconds(30)) {
   for (const auto& ending : processes.wait(limit)) {
     EXPECT_EQ(ending.exit_code, 0);
@@ -64,7 +49,7 @@ void expect_all_well(Processes& processes, seconds limit = seconds(30)) {
 TEST(ShmWorldProcs, TakesItsNameAwayOnceAllHaveCome) {
   const std::string job = testing::fresh_job_name();
   Processes processes;
-  start_ranks(processes, job, 3, [&](const Group& world) {
+  processes.start_ranks(job, 3, [&](const Group& world) {
     barrier(world);
     EXPECT_FALSE(path_exists(path_of(job)));
     EXPECT_EQ(world.backend(), "shm");
@@ -88,27 +73,6 @@ TEST(ShmWorldProcs, MayBeStartedAgainAndAgainUnderOneName) {
   expect_all_well(processes, seconds(60));
 }
 
-// What a world of processes adds up, in memory that they share.
-class SharedSum {
- public:
-  SharedSum()
-      : sum_(new (::mmap(
-            nullptr,
-            sizeof(std::atomic<int64_t>),
-            PROT_READ | PROT_WRITE,
-            MAP_SHARED | MAP_ANONYMOUS,
-            -1,
-            0)) std::atomic<int64_t>(0)) {}
-  ~SharedSum() { ::munmap(sum_, sizeof *sum_); }
-  SharedSum(const SharedSum&) = delete;
-  SharedSum& operator=(const SharedSum&) = delete;
-  void add(int64_t value) { sum_->fetch_add(value); }
-  int64_t get() const { return sum_->load(); }
-
- private:
-  std::atomic<int64_t>* sum_;
-};
-
 std::chrono::nanoseconds cpu_time() {
   timespec time{};
   ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
@@ -117,18 +81,18 @@ std::chrono::nanoseconds cpu_time() {
 
 TEST(ShmWorldProcs, SixtyFourRanksThatWaitForOneCostLittle) {
   constexpr auto kLate = seconds(2);
-  SharedSum spent;
+  const testing::SharedNumber spent;
   Processes processes;
-  start_ranks(processes, testing::fresh_job_name(), 64, [&](const Group& world) {
+  processes.start_ranks(testing::fresh_job_name(), 64, [&](const Group& world) {
     barrier(world);
     const auto before = cpu_time();
     if (world.rank() == 0)
       std::this_thread::sleep_for(kLate);
     barrier(world);
-    spent.add((cpu_time() - before).count());
+    *spent += (cpu_time() - before).count();
   });
   expect_all_well(processes, seconds(60));
-  const double share = static_cast<double>(spent.get()) /
+  const double share = static_cast<double>(*spent) /
                        static_cast<double>(std::chrono::nanoseconds(kLate).count());
   std::cout << "64 ranks took " << 100 * share << " % of one core while they waited\n";
   EXPECT_LT(share, 0.05);
@@ -151,7 +115,7 @@ TEST(ShmWorldProcs, NamesTheRanksThatNeverCame) {
 TEST(ShmWorldProcs, LeavesNothingWhenAllAreKilled) {
   const std::string job = testing::fresh_job_name();
   Processes processes;
-  start_ranks(processes, job, 3, [](const Group& world) {
+  processes.start_ranks(job, 3, [](const Group& world) {
     const at::Tensor x = world.allocate({1 << 20}, at::kFloat);
     for (;;)
       all_reduce(world, x);
@@ -190,7 +154,7 @@ TEST(ShmWorldProcs, AnExceptionThatLeavesARankWakesTheOthers) {
 
 TEST(ShmWorldProcs, AKilledRankIsNoticedWithinTwoSeconds) {
   Processes processes;
-  start_ranks(processes, testing::fresh_job_name(), 4, [](const Group& world) {
+  processes.start_ranks(testing::fresh_job_name(), 4, [](const Group& world) {
     barrier(world);
     if (world.rank() == 2)
       ::raise(SIGKILL);
@@ -217,7 +181,7 @@ TEST(ShmWorldProcs, AKilledRankIsNoticedWithinTwoSeconds) {
 
 TEST(ShmWorldProcs, ExchangeNoticesAKilledRank) {
   Processes processes;
-  start_ranks(processes, testing::fresh_job_name(), 2, [](const Group& world) {
+  processes.start_ranks(testing::fresh_job_name(), 2, [](const Group& world) {
     barrier(world);
     if (world.rank() == 1)
       ::raise(SIGKILL);
@@ -245,7 +209,7 @@ TEST(ShmWorldProcs, NothingIsLeftWhenRankZeroDiesAtTheStart) {
 
 TEST(ShmWorldProcs, AStalledRankIsATimeoutThatNamesIt) {
   Processes processes;
-  start_ranks(processes, testing::fresh_job_name(), 3, [](const Group& world) {
+  processes.start_ranks(testing::fresh_job_name(), 3, [](const Group& world) {
     barrier(world);
     if (world.rank() == 1)
       ::raise(SIGSTOP);
@@ -304,7 +268,7 @@ TEST(ShmWorldProcs, ATooSmallSharedMemoryIsAnErrorBeforeAnythingIsLost) {
 TEST(ShmWorldProcs, TwoJobsDoNotMeet) {
   Processes processes;
   for (const int job : {0, 1})
-    start_ranks(processes, testing::fresh_job_name(), 2, [job](const Group& world) {
+    processes.start_ranks(testing::fresh_job_name(), 2, [job](const Group& world) {
       at::Tensor x = at::full({1}, job, at::kInt);
       all_reduce(world, x);
       EXPECT_EQ(x.item<int>(), job * 2);
