@@ -111,7 +111,25 @@ class PipTest(trireme_test.Box):
         self.assertEqual(self.server.fetched.count(CUDA), 1, self.server.fetched)
         self.assertLess(errors.index("trireme: to be fetched: torch"),
                         errors.index("trireme: pip install torch==2.13.0\n"))
-        self.assertIn('TRIREME_PIP_ARGS="--index-url ', errors)
+        self.assertIn('TRIREME_PIP_ARGS="--extra-index-url ', errors)
+
+    def test_the_advice_brings_the_cpu_build_and_leaves_the_peers_where_they_are(self):
+        code, _, errors = self.run_script(
+            "test", TRIREME_PIP_ARGS=f"--extra-index-url {self.url('cpu/')}")
+        self.assertEqual(code, 0, errors)
+        self.assertEqual(self.server.fetched.count(CPU), 1, self.server.fetched)
+        self.assertNotIn(CUDA, self.server.fetched)
+        self.assertNotIn("CUDA", errors)
+        self.assertLessEqual({"torch-2.13.0+cpu.dist-info", "transformers-5.22.2.dist-info",
+                              "tokenizers-0.23.3.dist-info"}, self.installed())
+        self.assertNotIn("nvidia_cublas-13.0.dist-info", self.installed())
+        # Nor would it have been another without "+cpu": by version, that build comes first.
+        self.server.fetched.clear()
+        subprocess.run([self.tree / ".deps/venv/bin/python", "-m", "pip", "install", "--quiet",
+                        "--force-reinstall", "torch==2.13.0", "--extra-index-url", self.url("cpu/")],
+                       env=self.environment({}), check=True, timeout=50)
+        self.assertIn(CPU, self.server.fetched)
+        self.assertNotIn(CUDA, self.server.fetched)
 
 
 if __name__ == "__main__":

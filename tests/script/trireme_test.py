@@ -307,7 +307,7 @@ class TriremeScript(Box):
         self.assertEqual(self.calls("python -m pip install torch=="),
                          ["python -m pip install torch==2.13.0"])
         size = errors.index("to be fetched: torch-2.13.0.whl, 888 MB, a CUDA build, several GB")
-        advice = errors.index('TRIREME_PIP_ARGS="--index-url https://download.pytorch.org/whl/cpu"')
+        advice = errors.index('TRIREME_PIP_ARGS="--extra-index-url https://download.pytorch.org/whl/cpu"')
         self.assertLess(size, advice)
         self.assertLess(advice, errors.index("trireme: pip install torch==2.13.0\n"))
 
