@@ -399,6 +399,16 @@ class TriremeScript(Box):
         self.assertNotIn("Building file_11\n", errors)
         self.assertIn(str(self.tree / "build/release/log/build.log"), errors)
 
+    def test_each_word_builds_only_what_it_runs(self):
+        for word, targets in (("train", "trireme trireme-torch"),
+                              ("doctor", "trireme trireme-torch"),
+                              ("bench", "trireme trireme-torch trireme-bench"),
+                              ("test", "all")):
+            (self.box / "calls").unlink(missing_ok=True)
+            self.run_script(word)
+            (call,) = self.calls("cmake --build")
+            self.assertEqual(call.split(" --target ")[1:], [targets], word)
+
     def test_jobs_do_not_exceed_the_cores(self):
         self.run_script("doctor")
         (call,) = self.calls("cmake --build")
