@@ -23,6 +23,8 @@ trireme_add_script_test(tools.check_format_test tests/tools/check_format_test.py
 trireme_add_script_test(tools.check_inventory_test tests/tools/check_inventory_test.py)
 trireme_add_script_test(tools.wheel_size_test tests/tools/wheel_size_test.py)
 trireme_add_script_test(script.trireme_test tests/script/trireme_test.py)
+trireme_add_script_test(script.pip_test tests/script/pip_test.py)
+set_tests_properties(script.pip_test PROPERTIES TIMEOUT 180)   # it makes two environments
 
 if(TRIREME_PROGRAMS)
   add_test(NAME integration.readme COMMAND Python3::Interpreter -B

@@ -8,9 +8,10 @@ or the reason why there is none, or both. A test of ours is a Suite.Name of a te
 path of a script. Prints "tests/inventory.csv:line: what is wrong; what to do" for each violation,
 and exits 1 if there is one.
 
-With --tests, every Suite.Name must be one that ctest runs: FOLDER has NAME_suites.cmake, the
-entries of ctest, and NAME_tests.txt, what the program lists; the build writes both for each test
-program. If one of the programs is not built, exits 77, which ctest shows as skipped.
+With --tests, every Suite.Name and every script must be one that ctest runs: FOLDER has
+NAME_suites.cmake, the entries of ctest, and NAME_tests.txt, what the program lists; the build writes
+both for each test program. Scripts stand in CTestTestfile.cmake, there and below. If one of the
+programs is not built, exits 77, which ctest shows as skipped.
 """
 
 import argparse
@@ -64,8 +65,19 @@ def read_tests(folder, programs):
     return tests, missing
 
 
-def check_row(root, row, tests):
-    """What is wrong with one row, and what to do."""
+def read_scripts(folder, root):
+    """The scripts that ctest runs, as paths from the root."""
+    scripts = set()
+    for entries in folder.rglob("CTestTestfile.cmake"):
+        for line in entries.read_text(encoding="utf-8").splitlines():
+            words = re.findall(r'"([^"]*)"', line) if line.startswith("add_test(") else []
+            scripts |= {path.relative_to(root).as_posix() for path in map(Path, words)
+                        if path.suffix == ".py" and path.is_relative_to(root)}
+    return scripts
+
+
+def check_row(root, row, tests, scripts):
+    """What is wrong with one row, and what to do. None for tests or scripts: nobody knows them."""
     if len(row) != len(COLUMNS):
         yield (f"expected {len(COLUMNS)} columns ({', '.join(COLUMNS)}), got {len(row)}",
                "put fields with commas into double quotes")
@@ -82,6 +94,9 @@ def check_row(root, row, tests):
                 yield f"{name} is not there", "name a script relative to the repository's root"
             elif not name.endswith(".py"):
                 yield f"{name} is a file, not a test", "name the test in it as Suite.Name"
+            elif scripts is not None and name not in scripts:
+                yield (f"{name} is not among the scripts that ctest runs",
+                       "add_test() it again, or name the test that does its work now")
         elif not TEST.fullmatch(name):
             yield f"{name} is not the name of a test", "write Suite.Name"
         elif tests is not None and name not in tests:
@@ -104,7 +119,7 @@ def check_areas(root, rows):
                    f"add what is missing, or correct {AREAS}")
 
 
-def check(root, tests):
+def check(root, tests, scripts):
     path = root / INVENTORY
     if not path.is_file():
         return [f"{INVENTORY}:1: is not there; write it"]
@@ -118,7 +133,7 @@ def check(root, tests):
                 found = [] if row == COLUMNS else [
                     ("the first line does not name the columns", f"write {','.join(COLUMNS)}")]
             else:
-                found = list(check_row(root, row, tests))
+                found = list(check_row(root, row, tests, scripts))
                 key = tuple(field.strip() for field in row[:2])
                 if key in seen:
                     found.append((f"{' '.join(key)} is on line {seen[key]} too", "keep one"))
@@ -136,11 +151,12 @@ def main():
     parser.add_argument("--tests", type=Path, help="where the build lists its tests")
     parser.add_argument("--programs", nargs="+", default=[], help="the test programs")
     options = parser.parse_args()
-    tests = None
+    tests = scripts = None
     missing = []
     if options.tests:
         tests, missing = read_tests(options.tests, options.programs)
-    problems = check(options.root, None if missing else tests)
+        scripts = read_scripts(options.tests, options.root)
+    problems = check(options.root, None if missing else tests, scripts)
     for problem in problems:
         print(problem)
     if problems:

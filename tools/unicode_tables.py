@@ -34,7 +34,7 @@ inline constexpr uint32_t kClassRuns[] = {
 """
 NFC_COMMENT = """\
 /// Runs of code points that normalization form C may change, or change the order of: the
-/// first of the run and the first behind it, in turn. A text without them is in that form.
+/// first of the run and the first after it, in turn. A text without them is in that form.
 inline constexpr uint32_t kNfcRuns[] = {
 """
 ORDER_COMMENT = """\

@@ -73,7 +73,7 @@ def token_loss(logits, targets):
 
 
 class Windows:
-    """One window of the tokens behind the other, as our loader does without shuffling."""
+    """One window of the tokens after the other, as our loader does without shuffling."""
 
     def __init__(self, tokens, sequence, batch):
         self.tokens, self.sequence, self.batch, self.place = tokens, sequence, batch, 0

@@ -30,7 +30,7 @@ at::Tensor layer_random(at::IntArrayRef sizes, uint64_t seed) {
 
 /// A batch, and how its rows are dealt out to ranks.
 struct LayerCase {
-  /// Behind the dim of the samples; begins with the channels.
+  /// After the dim of the samples; begins with the channels.
   std::vector<int64_t> sample;
   std::vector<int64_t> rows;
   SyncBatchNormOptions options = {};

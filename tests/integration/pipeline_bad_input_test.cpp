@@ -23,7 +23,7 @@ constexpr int kBadRanks = 3;
 /// A step that goes wrong on one rank.
 struct BadStep {
   int rank;
-  /// What the message names: the place, what was wanted and what came.
+  /// What the message names: the place, what was expected and what came.
   std::vector<std::string> says;
   std::function<void(Batch&)> spoil = [](Batch&) {};
   /// What the pipeline is made of.

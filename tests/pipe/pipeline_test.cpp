@@ -404,7 +404,7 @@ LayerList matrix_u_net(const std::vector<at::Tensor>& weights) {
       taking(up(5), {"top"})};
 }
 
-/// Cut behind every layer but the last few, so that a skip leads to the next stage,
+/// Cut after every layer but the last few, so that a skip leads to the next stage,
 /// past one stage and past several, and to two stages.
 void u_net_equals_one_process(int stages, const std::string& schedule, int ranks) {
   std::vector<at::Tensor> initial;

@@ -40,7 +40,7 @@ TEST(JoinBackwards, TheBackwardTakesThePlaceOfTheWeights) {
 }
 
 TEST(JoinBackwards, ABackwardThatCouldNeverStartIsNone) {
-  // Behind 1F1, 1B0 would wait for rank 0, which waits for it; before it, it takes too
+  // After 1F1, 1B0 would wait for rank 0, which waits for it; before it, it takes too
   // long.
   Schedule schedule = from_rows({"0F0,0B0,0F1,0B1", "1F0,1I0,1F1,1I1,1W0,1W1"});
   const Schedule before = schedule;

@@ -13,7 +13,7 @@ import unittest
 from pathlib import Path
 
 SCRIPT = Path(__file__).resolve().parents[2] / "trireme"
-PLAIN_TOOLS = ("bash env dirname readlink mkdir rm cat grep tee tail tr awk flock sleep").split()
+PLAIN_TOOLS = ("bash env dirname readlink mkdir rm cat grep tee tail tr awk flock sleep timeout").split()
 PACKAGES = ("g++ cmake ninja-build ccache libgtest-dev nlohmann-json3-dev libcli11-dev "
             "libtomlplusplus-dev libopenmpi-dev openmpi-bin "
             "clang-format-14 python3 python3-venv").split()
@@ -64,7 +64,19 @@ FAKES = {
 }
 VENV_PYTHON = LOG_CALL + """
     torch=${0%/bin/python}/torch
-    if [[ "$1 $2" == "-m pip" && $* == *--dry-run* ]]; then
+    if [[ "$*" == "-m pip --version" ]]; then
+      echo "pip $(cat "$BOX/pip_version") from somewhere"
+    elif [[ $* == *"--upgrade pip>="* ]]; then
+      # Who has a newer pip is in FAKE_NEW_PIP: the index of the arguments, the usual one, or nobody.
+      [[ ${FAKE_NEW_PIP-} == given || ${FAKE_NEW_PIP-} == usual && $* == *"pip>=25.3" ]] || exit 1
+      echo 26.3 >"$BOX/pip_version"
+    elif [[ "$1 $2 $3" == "-m pip index" ]]; then
+      case ${FAKE_INDEX-cpu} in
+        cpu) echo "torch (2.13.0+cpu)"; echo "Available versions: 2.13.0+cpu, 2.13.0, 2.12.1" ;;
+        cuda) echo "torch (2.13.0)"; echo "Available versions: 2.13.0" ;;
+        *) exit 1 ;;
+      esac
+    elif [[ "$1 $2" == "-m pip" && $* == *--dry-run* ]]; then
       # What the index has is in FAKE_INDEX: cpu, cuda, or nothing.
       [[ $* == *+cpu* && ${FAKE_INDEX-cpu} == cpu || $* != *+cpu* && ${FAKE_INDEX-cpu} ]]
     elif [[ $1 == tools/wheel_size.py ]]; then
@@ -86,7 +98,9 @@ VENV_PYTHON = LOG_CALL + """
 PROGRAM = '[[ $1 == called ]] && echo "called as $TRIREME_CALLED_AS"\necho "program got $* in ${PWD##*/} with ${TRIREME_PYTHON##*/}"\n'
 
 
-class TriremeScript(unittest.TestCase):
+class Box(unittest.TestCase):
+    """A tree with the script in it, and a PATH of fakes."""
+
     def setUp(self):
         folder = tempfile.TemporaryDirectory(prefix="a space ")
         self.addCleanup(folder.cleanup)
@@ -98,6 +112,7 @@ class TriremeScript(unittest.TestCase):
         shutil.copy(SCRIPT, self.tree / "trireme")
         (self.tree / "CMakePresets.json").write_text("{}")
         (self.box / "installed").write_text("\n".join(PACKAGES) + "\n")
+        (self.box / "pip_version").write_text("25.3")
         (self.box / "venv_python").write_text("#!/usr/bin/env bash\n" + VENV_PYTHON)
         (self.box / "program").write_text("#!/usr/bin/env bash\n" + PROGRAM)
         for tool in [*PLAIN_TOOLS, "chmod"]:
@@ -128,6 +143,8 @@ class TriremeScript(unittest.TestCase):
         lines = path.read_text().splitlines() if path.exists() else []
         return [line for line in lines if line.startswith(name)]
 
+
+class TriremeScript(Box):
     def uninstall(self, *packages):
         left = [package for package in PACKAGES if package not in packages]
         (self.box / "installed").write_text("\n".join(left) + "\n")
@@ -290,7 +307,7 @@ class TriremeScript(unittest.TestCase):
         self.assertEqual(self.calls("python -m pip install torch=="),
                          ["python -m pip install torch==2.13.0"])
         size = errors.index("to be fetched: torch-2.13.0.whl, 888 MB, a CUDA build, several GB")
-        advice = errors.index('TRIREME_PIP_ARGS="--index-url https://download.pytorch.org/whl/cpu"')
+        advice = errors.index('TRIREME_PIP_ARGS="--extra-index-url https://download.pytorch.org/whl/cpu"')
         self.assertLess(size, advice)
         self.assertLess(advice, errors.index("trireme: pip install torch==2.13.0\n"))
 
@@ -300,6 +317,44 @@ class TriremeScript(unittest.TestCase):
         self.assertEqual(self.calls("python -m pip install torch=="),
                          ["python -m pip install torch==2.13.0"])
         self.assertNotIn("to be fetched", errors)
+
+    def test_old_pip_is_renewed_before_it_looks(self):
+        for arguments, who in (("--quiet", "given"), ("--index-url https://x", "usual")):
+            shutil.rmtree(self.tree / ".deps", ignore_errors=True)
+            (self.box / "calls").unlink(missing_ok=True)
+            (self.box / "pip_version").write_text("23.0.1")
+            code, _, errors = self.run_script("doctor", FAKE_TORCH="", FAKE_NEW_PIP=who,
+                                              TRIREME_PIP_ARGS=arguments)
+            self.assertEqual(code, 0)
+            self.assertIn("to be fetched: torch-2.13.0+cpu.whl, 191 MB\n", errors)
+            installs = [call.split(" install ")[1] for call in self.calls("python -m pip install")]
+            self.assertEqual(installs[0], f"--quiet --upgrade pip>=25.3 {arguments}")
+            if who == "usual":  # an index for torch alone has no pip
+                self.assertEqual(installs.pop(1), "--quiet --upgrade pip>=25.3")
+            self.assertIn("--dry-run", installs[1])
+            self.assertEqual(installs[2:], [f"torch==2.13.0+cpu {arguments}"])
+
+    def test_new_pip_is_left_as_it_is(self):
+        self.run_script("doctor", FAKE_TORCH="")
+        self.assertFalse(any("--upgrade" in call for call in self.calls()))
+
+    def test_pip_that_stays_old_fetches_nothing_beforehand(self):
+        for index, wheel, said in (
+                ("cpu", "torch==2.13.0+cpu", "torch==2.13.0+cpu, about 200 MB\n"),
+                ("cuda", "torch==2.13.0", "a CUDA build of several GB\n"),
+                ("", "torch==2.13.0", None)):
+            shutil.rmtree(self.tree / ".deps", ignore_errors=True)
+            (self.box / "calls").unlink(missing_ok=True)
+            (self.box / "pip_version").write_text("25.2")
+            code, _, errors = self.run_script("doctor", FAKE_TORCH="", FAKE_INDEX=index)
+            self.assertEqual(code, 0)
+            self.assertFalse(any("--dry-run" in call for call in self.calls()))
+            self.assertEqual(self.calls("python -m pip install torch=="),
+                             [f"python -m pip install {wheel}"])
+            if said:
+                self.assertLess(errors.index(said), errors.index("trireme: pip install"))
+            else:
+                self.assertNotIn("to be fetched", errors)
 
     def test_second_call_asks_no_python_and_configures_nothing(self):
         self.run_script("doctor")
@@ -343,6 +398,16 @@ class TriremeScript(unittest.TestCase):
         self.assertIn("Building file_12\n", errors)  # 30 lines, the last of 41
         self.assertNotIn("Building file_11\n", errors)
         self.assertIn(str(self.tree / "build/release/log/build.log"), errors)
+
+    def test_each_word_builds_only_what_it_runs(self):
+        for word, targets in (("train", "trireme trireme-torch"),
+                              ("doctor", "trireme trireme-torch"),
+                              ("bench", "trireme trireme-torch trireme-bench"),
+                              ("test", "all")):
+            (self.box / "calls").unlink(missing_ok=True)
+            self.run_script(word)
+            (call,) = self.calls("cmake --build")
+            self.assertEqual(call.split(" --target ")[1:], [targets], word)
 
     def test_jobs_do_not_exceed_the_cores(self):
         self.run_script("doctor")

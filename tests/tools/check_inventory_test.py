@@ -31,12 +31,21 @@ ENTRIES = ("add_test([==[rpc.Calls]==] [==[rpc_test]==] [==[--gtest_filter=Calls
            "add_test([==[rpc.Sizes]==] [==[rpc_test]==] [==[--gtest_filter=Sizes/Tables.*]==])\n")
 
 
-def check(inventory, areas=None, programs=(), listing=LISTING):
+# What CMake writes for scripts, here below the folder of the programs.
+SCRIPTS = """add_test([=[peer.calls]=] "/usr/bin/python3" "-B" "{root}/tests/peer.py" "{root}/bin/a")
+set_tests_properties([=[peer.calls]=] PROPERTIES  LABELS "peer" _BACKTRACE "{root}/tests/old.py;9")
+"""
+
+
+def check(inventory, areas=None, programs=(), listing=LISTING, scripts=SCRIPTS):
     with tempfile.TemporaryDirectory() as folder:
         tests = Path(folder, "tests")
         tests.mkdir()
         (tests / "peer.py").write_text("")
+        (tests / "old.py").write_text("")
         (tests / "a_test.cpp").write_text("")
+        (tests / "below").mkdir()
+        (tests / "below/CTestTestfile.cmake").write_text(scripts.format(root=folder))
         if inventory is not None:
             (tests / "inventory.csv").write_text(inventory)
         if areas is not None:
@@ -71,6 +80,14 @@ class CheckInventory(unittest.TestCase):
 
     def test_a_script_that_is_not_there(self):
         self.expect(GOOD + "rpc,test_four,tests/peer.py tests/c.py,\n", 6, "tests/c.py")
+
+    def test_a_script_that_ctest_does_not_run(self):
+        row = GOOD + "rpc,test_four,tests/old.py,\n"
+        self.assertEqual(check(row), (0, []))  # nobody has looked
+        self.expect(row, 6, "tests/old.py", "ctest", programs=["rpc"])
+        self.expect(GOOD, 3, "tests/peer.py", "ctest", programs=["rpc"], scripts="")
+        # Known without the programs.
+        self.expect(GOOD, 3, "tests/peer.py", "ctest", programs=["comm"], scripts="")
 
     def test_a_file_is_no_test(self):
         self.expect(GOOD + "rpc,test_four,tests/a_test.cpp,\n", 6, "Suite.Name")

@@ -78,7 +78,7 @@ void Executor::weight_pass(WeightPass weights, const PassOptions& options) {
   pass.finish();
 }
 
-/// An order in which every node stands behind all that lead to it. Numbers of nodes
+/// An order in which every node stands after all that lead to it. Numbers of nodes
 /// would not do: each thread counts its own.
 void Executor::sort_by_depth() {
   order_.clear();

@@ -17,7 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// About what `trireme train` has when nothing is said.
+/// 1.3 million parameters: not much larger than the default of `trireme train`.
 TrainJob small_model() {
   return {.dim = 128, .layers = 6, .heads = 4, .batch = 32, .microbatch = 4};
 }

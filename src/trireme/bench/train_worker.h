@@ -17,7 +17,7 @@ struct TrainJob {
   /// "step": times of whole steps, from the batch to the new weights. "sample": times
   /// of drawing all new tokens. "tokens": the tokens themselves, to compare.
   std::string op = "step";
-  /// "pipeline" (1F1B, a stage a rank) or "data parallel".
+  /// "pipeline" (ZB-H1, a stage a rank) or "data parallel".
   std::string layout = "pipeline";
   /// A GPT-2 of about 10 million parameters.
   int64_t dim = 384;

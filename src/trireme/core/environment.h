@@ -15,8 +15,8 @@ namespace trireme {
 
 /// A snapshot of environment variables. It never changes after it was made, so any
 /// thread may read it. Whatever is missing or wrong gives InvalidArgument with the
-/// variable, its value and what was wanted; a variable that is set to nothing counts as
-/// wrong.
+/// variable, its value and what was expected; a variable that is set to nothing counts
+/// as wrong.
 ///
 ///     auto env = Environment::of_process();
 ///     auto rank = env.integer("RANK", 0, 999);           // must be there

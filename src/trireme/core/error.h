@@ -7,7 +7,7 @@
 namespace trireme {
 
 /// The base of everything that Trireme throws on purpose. Every message has the form
-/// "[module] what was wanted, what came; what to do".
+/// "[module] what was expected, what came; what to do".
 ///
 ///     try { comm::all_reduce(group, tensor); }
 ///     catch (const trireme::PeerError& e) { std::cerr << e.rank() << " failed\n"; }

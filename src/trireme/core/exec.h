@@ -16,7 +16,7 @@ std::vector<char*> exec_pointers(const std::vector<std::string>& words);
 std::vector<std::string> variable_lines(const Environment::Variables& variables);
 
 /// What a child does whose exec has failed: says on stderr why `program` cannot start,
-/// behind `prefix`, and exits with 127, as a shell does.
+/// after `prefix`, and exits with 127, as a shell does.
 [[noreturn]] void exec_failed(const char* prefix, const char* program);
 
 }  // namespace trireme

@@ -7,7 +7,7 @@
 namespace trireme {
 
 /// The number that `word` is, as std::from_chars reads it (no blanks, no plus); nothing
-/// if it is none, has something behind it, or does not fit.
+/// if it is none, has something after it, or does not fit.
 ///
 ///     parse_number<int>("12");   // 12
 ///     parse_number<int>("12 ");  // nothing

@@ -45,7 +45,7 @@ RankRoll RankRoll::create(const std::string& job, int ranks) {
   roll.page_ = Page::map(fd.get(), bytes, PROT_READ | PROT_WRITE);
   if (!roll.page_)
     return roll;
-  new (roll.page_.get()) Page;  // the bytes behind it are zero: nobody has ended
+  new (roll.page_.get()) Page;  // the bytes after it are zero: nobody has ended
   std::memcpy(roll.page_->job, job.c_str(), job.size());
   roll.page_->ranks = ranks;
   roll.fd_ = std::shared_ptr<int>(new int(fd.release()), [](int* owned) {

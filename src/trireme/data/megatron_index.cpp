@@ -69,7 +69,7 @@ void IndexReader::read_header() {
   const uint64_t room = bytes_.size() - kHeader;
   const bool fits = sequences <= room / 12 && document_entries_ <= room / 8;
   const uint64_t needed = fits ? sequences * 12 + document_entries_ * 8 : 0;
-  // Behind it there may be a byte of mode for each sequence.
+  // After it there may be a byte of mode for each sequence.
   if (!fits || (room != needed && room != needed + sequences))
     refuse_file(
         file_,

@@ -67,7 +67,7 @@ class BatchMaker {
 
   const TokenLoaderOptions& options() const { return options_; }
   int64_t windows() const { return windows_; }
-  /// Behind it the numbers of samples would run over.
+  /// Beyond it the numbers of samples would run over.
   int64_t last_step() const {
     return std::numeric_limits<int64_t>::max() / options_.global_batch - 1;
   }

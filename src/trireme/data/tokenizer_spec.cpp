@@ -274,7 +274,7 @@ void SpecReader::read_split(const Value& split) {
 
 void SpecReader::read_byte_level(const Value& byte_level, bool is_first) {
   spec_.add_prefix_space = byte_level.at("add_prefix_space").boolean(true);
-  // Behind another part every word would get a space.
+  // After another part every word would get a space.
   if (spec_.add_prefix_space && !is_first)
     byte_level.at("add_prefix_space").not_supported("false after another part");
   if (byte_level.at("use_regex").boolean(true))

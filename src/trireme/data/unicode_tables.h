@@ -195,7 +195,7 @@ inline constexpr uint32_t kClassRuns[] = {
 };
 
 /// Runs of code points that normalization form C may change, or change the order of: the
-/// first of the run and the first behind it, in turn. A text without them is in that form.
+/// first of the run and the first after it, in turn. A text without them is in that form.
 inline constexpr uint32_t kNfcRuns[] = {
 768, 847, 848, 880, 884, 885, 894, 895, 903, 904, 1155, 1160, 1425, 1470, 1471, 1472, 1473, 1475,
 1476, 1478, 1479, 1480, 1552, 1563, 1611, 1632, 1648, 1649, 1750, 1757, 1759, 1765, 1767, 1769,

@@ -8,7 +8,7 @@
 
 namespace trireme::pipe {
 
-/// One layer a child, under the child's name ("0", "1", … if none was given), behind
+/// One layer a child, under the child's name ("0", "1", … if none was given), after
 /// `prefix` if the Sequential is part of a larger model. The modules are shared, not
 /// copied. InvalidArgument if a child takes anything but one tensor; a child that
 /// returns anything but one is refused when it runs.
