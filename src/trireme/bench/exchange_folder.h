@@ -17,8 +17,12 @@ class ExchangeFolder {
     std::string pattern =
         (std::filesystem::temp_directory_path() / "trireme-bench-XXXXXX").string();
     if (::mkdtemp(pattern.data()) == nullptr)
-      throw Error(
-          text("[bench] expected to make ", pattern, ", got ", errno_text(errno)));
+      throw Error(text(
+          "[bench] expected to make ",
+          pattern,
+          ", got ",
+          errno_text(errno),
+          "; free room there"));
     path_ = pattern;
   }
   ~ExchangeFolder() {
