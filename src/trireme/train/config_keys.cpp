@@ -246,7 +246,8 @@ std::vector<Key> make_keys() {
       " to be ",
       allowed_values(key),
       ", got ",
-      got));
+      got,
+      "; correct it"));
 }
 
 std::string shown(const Value& value) {
@@ -381,7 +382,8 @@ const std::vector<IgnoredKeys>& ignored_keys() {
       ": expected a section of ",
       joined(section_names()),
       ", got ",
-      in_quotes(section)));
+      in_quotes(section),
+      "; take one of these"));
 }
 
 }  // namespace
