@@ -145,9 +145,12 @@ inline std::string see_second_run(const Config& config) {
   }
 }
 
-/// It only changes how fast things go; token_loader_test.cpp has what it does.
+/// It only changes how fast things go: what the loader that a job makes has of it.
+/// token_loader_test.cpp has what it does.
 inline std::string see_prefetch(const Config& config) {
-  return text(config.data.prefetch);
+  const data::TokenLoader loader(
+      open_sources(config).training, loader_options(config, 0, 1, 0));
+  return text(loader.options().prefetch);
 }
 
 inline void as_llama(Config& config) {
