@@ -372,7 +372,16 @@ const std::vector<IgnoredKeys>& ignored_keys() {
        [](const Config& config) {
          return config.lr_scheduler.decay_type == "constant";
        },
-       "lr_scheduler.decay_type constant, which does not fall"}};
+       "lr_scheduler.decay_type constant, which does not fall"},
+      {{"checkpoint.interval", "checkpoint.keep_latest_k"},
+       [](const Config& config) { return !config.checkpoint.enable; },
+       "checkpoint.enable false, which writes none"},
+      // Without data.path there is the text that comes with the program, both parts.
+      {{"validation.freq", "validation.steps"},
+       [](const Config& config) {
+         return !config.data.path.empty() && config.data.held_out.empty();
+       },
+       "data.path without data.held_out, which leaves nothing to evaluate on"}};
   return all;
 }
 
