@@ -12,6 +12,7 @@ function(trireme_add_script_test name script)
 endfunction()
 
 trireme_add_script_test(tools.check_layers tools/check_layers.py)
+trireme_add_script_test(tools.check_errors tools/check_errors.py)
 trireme_add_script_test(tools.check_format tools/check_format.py)
 # Names of tests are looked up in what the build has listed.
 get_property(programs DIRECTORY PROPERTY TRIREME_TEST_PROGRAMS)
@@ -19,6 +20,7 @@ trireme_add_script_test(tools.check_inventory tools/check_inventory.py
   --tests "${CMAKE_CURRENT_BINARY_DIR}" --programs ${programs})
 trireme_add_script_test(tools.build_times_test tests/tools/build_times_test.py)
 trireme_add_script_test(tools.check_layers_test tests/tools/check_layers_test.py)
+trireme_add_script_test(tools.check_errors_test tests/tools/check_errors_test.py)
 trireme_add_script_test(tools.check_format_test tests/tools/check_format_test.py)
 trireme_add_script_test(tools.check_inventory_test tests/tools/check_inventory_test.py)
 trireme_add_script_test(tools.wheel_size_test tests/tools/wheel_size_test.py)

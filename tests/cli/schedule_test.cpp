@@ -44,7 +44,7 @@ TEST_F(ScheduleBadProcs, Files) {
   expect_bad_file(
       "0F0,0B0\n1F0,1X0\n", "line 2, column 6 (cell 2, \"1X0\"): expected F, ");
   expect_bad_file("0F0,0F1,0B0,0B1\n1F0,1B0\n", "1F1 is missing");
-  expect_bad_file("0F0,0B0\n0F1,0B1\n", "stage 0 belongs to rank 0 (line 1) already");
+  expect_bad_file("0F0,0B0\n0F1,0B1\n", "expected stage 0 on rank 0 (line 1) alone");
   expect_bad_file("0F0,0W0\n", "its I comes later or not at all");
   expect_bad_file("0F0,0F2,0B0,0B2\n", "0F1 is missing");
   expect_bad_file("0F0,0F-1\n", "\"0F-1\"");

@@ -63,13 +63,14 @@ TEST(Backend, RefusesASecondOneOfAName) {
     EXPECT_EQ(
         message_of<InvalidArgument>([&] { register_backend(name, start_fake); }),
         "[comm] expected a new backend with a name and a factory, got \"" + name +
-            "\", which exists already");
+            "\", which exists already; choose another name, or give both");
 }
 
 TEST(Backend, RefusesNoName) {
   EXPECT_EQ(
       message_of<InvalidArgument>([] { register_backend("", start_fake); }),
-      "[comm] expected a new backend with a name and a factory, got \"\"");
+      "[comm] expected a new backend with a name and a factory, got \"\"; choose "
+      "another name, or give both");
   EXPECT_FALSE(knows(""));
 }
 
@@ -77,7 +78,7 @@ TEST(Backend, RefusesNoFactory) {
   EXPECT_EQ(
       message_of<InvalidArgument>([] { register_backend("dodo", nullptr); }),
       "[comm] expected a new backend with a name and a factory, got \"dodo\" without a "
-      "factory");
+      "factory; choose another name, or give both");
   EXPECT_FALSE(knows("dodo"));
 }
 

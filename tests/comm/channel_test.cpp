@@ -55,10 +55,10 @@ TEST_F(ChannelEnds, RefuseAnEdgeOutsideTheGroup) {
   };
   const std::string wanted =
       "[comm] expected an edge between ranks 0 to 2, got one from ";
-  EXPECT_EQ(refused({1, 3}), wanted + "1 to 3");
-  EXPECT_EQ(refused({-1, 1}), wanted + "-1 to 1");
-  EXPECT_EQ(refused({3, 1}), wanted + "3 to 1");
-  EXPECT_EQ(refused({1, -1}), wanted + "1 to -1");
+  EXPECT_EQ(refused({1, 3}), wanted + "1 to 3; correct the edge");
+  EXPECT_EQ(refused({-1, 1}), wanted + "-1 to 1; correct the edge");
+  EXPECT_EQ(refused({3, 1}), wanted + "3 to 1; correct the edge");
+  EXPECT_EQ(refused({1, -1}), wanted + "1 to -1; correct the edge");
   EXPECT_TRUE(engine->opened.empty());
 }
 
@@ -74,9 +74,11 @@ TEST_F(ChannelEnds, RefuseAnEdgeOfOthers) {
 TEST_F(ChannelEnds, RefuseTheWrongEnd) {
   const Channel out(group, {1, 2}), in(group, {0, 1});
   const std::string receive =
-      "[comm] expected rank 2 to receive from this channel, got its sender";
+      "[comm] expected rank 2 to receive from this channel, got its sender; open one "
+      "the other way";
   const std::string send =
-      "[comm] expected rank 0 to send on this channel, got its receiver";
+      "[comm] expected rank 0 to send on this channel, got its receiver; open one the "
+      "other way";
   EXPECT_EQ(message_of<InvalidArgument>([&] { out.receive(); }), receive);
   EXPECT_EQ(message_of<InvalidArgument>([&] { out.try_receive(); }), receive);
   EXPECT_EQ(message_of<InvalidArgument>([&] { in.send({}); }), send);
@@ -196,7 +198,10 @@ TEST(Channel, RefusesACapacityThatCannotBe) {
         message_of<InvalidArgument>([&] {
           Channel(group, {0, 0}, {.capacity_messages = capacity});
         }),
-        text("[comm] expected capacity_messages from 1 to 1048576, got ", capacity));
+        text(
+            "[comm] expected capacity_messages from 1 to 1048576, got ",
+            capacity,
+            "; choose one of these"));
   Channel(group, {0, 0}, {.capacity_messages = 1});
 }
 

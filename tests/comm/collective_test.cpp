@@ -139,7 +139,8 @@ TEST(Collective, AMismatchSaysWhoCalledWhat) {
       describe_mismatch(
           std::vector<uint64_t>{split, barrier, split}, std::vector<int>{4, 5, 9}),
       "[comm] expected the same call with the same dtype and count on every rank, got: "
-      "rank 5 called barrier; ranks 4 and 9 called split");
+      "rank 5 called barrier; ranks 4 and 9 called split; make all of them call the "
+      "same");
 }
 
 // Rank 1 of three, with one piece for all or one a reader.

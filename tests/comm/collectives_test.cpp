@@ -209,7 +209,12 @@ TEST_F(Collectives, RefuseARootOutside) {
     for (const int root : {-1, 3})
       EXPECT_EQ(
           refusal([&] { call(root); }),
-          text("[comm] ", name, ": expected a root from 0 to 2, got ", root));
+          text(
+              "[comm] ",
+              name,
+              ": expected a root from 0 to 2, got ",
+              root,
+              "; give a rank of the group"));
 }
 
 TEST_F(Collectives, RefuseUndefinedTensors) {
@@ -231,17 +236,20 @@ TEST_F(Collectives, RefuseUndefinedTensors) {
       {"scatter", [&] { scatter(group, x, holes, 1); }}};
   for (const auto& [name, call] : calls)
     EXPECT_EQ(
-        refusal(call), "[comm] " + name + ": expected a tensor, got an undefined one");
+        refusal(call),
+        "[comm] " + name + ": expected a tensor, got an undefined one; give one");
 }
 
 TEST_F(Collectives, RefusePartsThatDoNotFit) {
   at::Tensor two = at::ones({2}), seven = at::ones({7});
   EXPECT_EQ(
       refusal([&] { all_gather(group, seven, two); }),
-      "[comm] all_gather: expected 3 parts of 2 elements, got 7 elements");
+      "[comm] all_gather: expected 3 parts of 2 elements, got 7 elements; resize one "
+      "of the two");
   EXPECT_EQ(
       refusal([&] { reduce_scatter(group, two, seven); }),
-      "[comm] reduce_scatter: expected 3 parts of 2 elements, got 7 elements");
+      "[comm] reduce_scatter: expected 3 parts of 2 elements, got 7 elements; resize "
+      "one of the two");
   EXPECT_EQ(
       refusal([&] { all_to_all(group, seven, seven); }),
       "[comm] all_to_all: expected input and output of 3 equal parts, got 7 and 7 "
@@ -255,7 +263,8 @@ TEST_F(Collectives, RefusePartsThatDoNotFit) {
 TEST_F(Collectives, RefuseTwoDtypes) {
   at::Tensor f = at::ones({3}), i = at::ones({3}, at::kInt), one = at::ones({1});
   const auto wanted = [](const std::string& call, const std::string& dtypes) {
-    return "[comm] " + call + ": expected input and output of one dtype, got " + dtypes;
+    return "[comm] " + call + ": expected input and output of one dtype, got " +
+           dtypes + "; convert one of them";
   };
   EXPECT_EQ(
       refusal([&] { all_gather(group, i, one); }),
@@ -282,12 +291,14 @@ TEST_F(Collectives, RefuseListsThatDoNotFit) {
   at::Tensor two = at::ones({2}), three = at::ones({3});
   EXPECT_EQ(
       refusal([&] { gather(group, {two}, two, 1); }),
-      "[comm] gather: expected 3 outputs at the root, one a rank, got 1");
+      "[comm] gather: expected 3 outputs at the root, one a rank, got 1; give one for "
+      "each");
   EXPECT_EQ(
       refusal([&] {
         scatter(group, two, {two, two, two, two}, 1);
       }),
-      "[comm] scatter: expected 3 inputs at the root, one a rank, got 4");
+      "[comm] scatter: expected 3 inputs at the root, one a rank, got 4; give one for "
+      "each");
   EXPECT_EQ(
       refusal([&] {
         gather(group, {two, three, two}, two, 1);

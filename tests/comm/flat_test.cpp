@@ -153,7 +153,8 @@ TEST(Flat, RefusesWhatIsNoDenseTensorOfTheCpu) {
     return message_of<InvalidArgument>([&] { Flat::input(three(), "gather", tensor); });
   };
   EXPECT_EQ(
-      refused(at::Tensor()), "[comm] gather: expected a tensor, got an undefined one");
+      refused(at::Tensor()),
+      "[comm] gather: expected a tensor, got an undefined one; give one");
   EXPECT_EQ(
       refused(at::ones({3}).to_sparse()),
       "[comm] gather: expected a dense tensor, got a sparse one; convert it, or send "
@@ -170,7 +171,10 @@ TEST(Flat, ChecksTheRoot) {
   for (const int root : {-1, 3})
     EXPECT_EQ(
         message_of<InvalidArgument>([&] { check_root(three(), "reduce", root); }),
-        text("[comm] reduce: expected a root from 0 to 2, got ", root));
+        text(
+            "[comm] reduce: expected a root from 0 to 2, got ",
+            root,
+            "; give a rank of the group"));
 }
 
 TEST(Flat, ChecksTheDtypes) {
@@ -179,7 +183,8 @@ TEST(Flat, ChecksTheDtypes) {
   check_same_dtype("x", a, a);
   EXPECT_EQ(
       message_of<InvalidArgument>([&] { check_same_dtype("scatter", a, b); }),
-      "[comm] scatter: expected input and output of one dtype, got float32 and int64");
+      "[comm] scatter: expected input and output of one dtype, got float32 and int64; "
+      "convert one of them");
 }
 
 }  // namespace

@@ -401,8 +401,8 @@ TEST(FlightRecorder, DoesNotFollowALinkInTheTemporaryFolder) {
   rings.recorder(0, flight_folder("job")).dump(0, "");
   EXPECT_TRUE(names_in(elsewhere.path()).empty());
   ASSERT_EQ(log.lines().size(), 1U);
-  EXPECT_TRUE(
-      contains(log.lines()[0], root.string() + " is not a folder of this user"));
+  EXPECT_TRUE(contains(
+      log.lines()[0], "expected " + root.string() + " to be a folder of this user"));
 }
 
 }  // namespace

@@ -83,7 +83,10 @@ TEST(Group, RefusesATimeoutThatIsNotAboveZero) {
     EXPECT_EQ(
         message_of<InvalidArgument>(
             [&] { Group(fake(), {.timeout = milliseconds(ms)}); }),
-        text("[comm] expected a timeout above zero, got ", ms, " ms"));
+        text(
+            "[comm] expected a timeout above zero, got ",
+            ms,
+            " ms; give a longer one"));
 }
 
 TEST(Group, CopiesAreTheSameGroup) {
@@ -455,20 +458,21 @@ TEST(Group, RefusesSizesThatCannotBe) {
   constexpr int64_t huge = int64_t{1} << 62;
   const std::string wanted = "[comm] expected sizes that fit into memory, got ";
   EXPECT_EQ(
-      message_of<InvalidArgument>([&] { group.allocate({-1}); }), wanted + "[-1]");
+      message_of<InvalidArgument>([&] { group.allocate({-1}); }),
+      wanted + "[-1]; correct them");
   EXPECT_EQ(
       message_of<InvalidArgument>([&] {
         group.allocate({0, -3});
       }),
-      wanted + "[0, -3]");
+      wanted + "[0, -3]; correct them");
   EXPECT_EQ(
       message_of<InvalidArgument>([&] {
         group.allocate({huge, 2}, at::kLong);
       }),
-      wanted + text("[", huge, ", 2]"));
+      wanted + text("[", huge, ", 2]; correct them"));
   EXPECT_EQ(
       message_of<InvalidArgument>([&] { group.allocate({huge}, at::kLong); }),
-      wanted + text("[", huge, "]"));
+      wanted + text("[", huge, "]; correct them"));
 }
 
 TEST(Group, MemoryOutlivesIt) {

@@ -134,7 +134,10 @@ TEST_F(Init, RefusesAWrongNumberOfThreads) {
         message_of<InvalidArgument>([&] {
           run_local(ranks, [](const Group&) { ADD_FAILURE() << "a rank ran"; });
         }),
-        text("[comm] expected 1 to 4096 ranks as threads, got ", ranks));
+        text(
+            "[comm] expected 1 to 4096 ranks as threads, got ",
+            ranks,
+            "; take another number"));
 }
 
 TEST(InitRanks, AreThreadsOfTheirOwn) {

@@ -61,19 +61,19 @@ TEST(Mesh, MayHaveNoAxesForOneRank) {
 TEST(Mesh, RefusesAxesWithoutNamesOfTheirOwn) {
   EXPECT_EQ(
       refusal(2, {{"", 2}}),
-      "[comm] expected mesh axes with names of their own, got \"\"");
+      "[comm] expected mesh axes with names of their own, got \"\"; rename it");
   EXPECT_EQ(
       refusal(4, {{"dp", 2}, {"dp", 2}}),
-      "[comm] expected mesh axes with names of their own, got \"dp\" twice");
+      "[comm] expected mesh axes with names of their own, got \"dp\" twice; rename it");
 }
 
 TEST(Mesh, RefusesAnAxisWithoutRanks) {
   EXPECT_EQ(
       refusal(2, {{"dp", 2}, {"tp", 0}}),
-      "[comm] expected at least one rank along \"tp\", got 0");
+      "[comm] expected at least one rank along \"tp\", got 0; give a number above 0");
   EXPECT_EQ(
       refusal(2, {{"tp", -2}, {"dp", -1}}),
-      "[comm] expected at least one rank along \"tp\", got -2");
+      "[comm] expected at least one rank along \"tp\", got -2; give a number above 0");
 }
 
 TEST(Mesh, RefusesAxesThatDoNotMultiplyToTheRanks) {
@@ -81,7 +81,7 @@ TEST(Mesh, RefusesAxesThatDoNotMultiplyToTheRanks) {
       refusal(8, {{"pp", 2}, {"dp", 3}}),
       "[comm] expected axes whose sizes multiply to 8, the number of ranks, got pp "
       "(2), "
-      "dp (3), which makes 6");
+      "dp (3), which makes 6; change a size");
   constexpr int most = std::numeric_limits<int>::max();
   const std::string what = refusal(8, {{"a", most}, {"b", most}, {"c", most}});
   EXPECT_TRUE(testing::contains(what, "multiply to 8"));
@@ -91,7 +91,8 @@ TEST(Mesh, RefusesAxesThatDoNotMultiplyToTheRanks) {
 TEST(Mesh, NamesItsAxesForAWrongOne) {
   const Mesh mesh = mesh_of(0, 6, {{"pp", 2}, {"dp", 3}});
   const std::string wanted =
-      "[comm] expected a mesh axis out of pp (2), dp (3), got \"tp\"";
+      "[comm] expected a mesh axis out of pp (2), dp (3), got \"tp\"; take one of "
+      "these";
   EXPECT_EQ(message_of<InvalidArgument>([&] { mesh["tp"]; }), wanted);
   EXPECT_EQ(message_of<InvalidArgument>([&] { mesh.size("tp"); }), wanted);
   EXPECT_EQ(message_of<InvalidArgument>([&] { mesh.coordinate("tp"); }), wanted);
@@ -103,10 +104,15 @@ TEST(Mesh, RefusesCoordinatesOutside) {
   const auto refused = [&](const std::vector<int>& coordinates) {
     return message_of<InvalidArgument>([&] { mesh.rank_at(coordinates); });
   };
-  EXPECT_EQ(refused({1}), "[comm] expected 2 coordinates, got 1");
-  EXPECT_EQ(refused({1, 1, 1}), "[comm] expected 2 coordinates, got 3");
-  EXPECT_EQ(refused({0, 3}), "[comm] expected a coordinate from 0 to 2 on dp, got 3");
-  EXPECT_EQ(refused({-1, 0}), "[comm] expected a coordinate from 0 to 1 on pp, got -1");
+  EXPECT_EQ(refused({1}), "[comm] expected 2 coordinates, got 1; give one an axis");
+  EXPECT_EQ(
+      refused({1, 1, 1}), "[comm] expected 2 coordinates, got 3; give one an axis");
+  EXPECT_EQ(
+      refused({0, 3}),
+      "[comm] expected a coordinate from 0 to 2 on dp, got 3; give one of these");
+  EXPECT_EQ(
+      refused({-1, 0}),
+      "[comm] expected a coordinate from 0 to 1 on pp, got -1; give one of these");
 }
 
 TEST(Mesh, RefusesAnEmptyGroup) {

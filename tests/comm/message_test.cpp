@@ -307,8 +307,13 @@ Message sample() {
       .header = {.word = 11, .bytes = "abc"}};
 }
 
-const std::string kWanted = "[comm] expected a message of this version, got ";
-const std::string kCutOff = "[comm] expected a whole message, got one that is cut off";
+const std::string kSameBuild = "; run the same build on all ranks";
+const std::string kCutOff =
+    "[comm] expected a whole message, got one that is cut off" + kSameBuild;
+
+std::string of_another_version(const std::string& what) {
+  return "[comm] expected a message of this version, got " + what + kSameBuild;
+}
 
 TEST(Message, RefusesEveryBeginningOfAMessage) {
   const auto bytes = encoded(sample());
@@ -327,19 +332,19 @@ TEST(Message, RefusesATensorBeyondTheEnd) {
   const auto bytes = encoded(sample());
   EXPECT_EQ(
       refusal(Bytes(bytes->data(), bytes->size() - 64)),
-      kWanted + "a tensor at offset " + std::to_string(bytes->size() - 64));
+      of_another_version("a tensor at offset " + std::to_string(bytes->size() - 64)));
 }
 
 TEST(Message, RefusesAnotherMagic) {
   const auto bytes = encoded(sample());
   bytes->write<uint32_t>(kMagicAt, 7);
-  EXPECT_EQ(refusal(*bytes), kWanted + "one that begins with 7");
+  EXPECT_EQ(refusal(*bytes), of_another_version("one that begins with 7"));
 }
 
 TEST(Message, RefusesAWrongCount) {
   const auto bytes = encoded(sample());
   bytes->write<uint32_t>(kCountAt, 65537);
-  EXPECT_EQ(refusal(*bytes), kWanted + "65537 tensors and 3 header bytes");
+  EXPECT_EQ(refusal(*bytes), of_another_version("65537 tensors and 3 header bytes"));
   bytes->write<uint32_t>(kCountAt, 65536);
   EXPECT_THROW(decoded(*bytes), InvalidArgument);
 }
@@ -347,7 +352,7 @@ TEST(Message, RefusesAWrongCount) {
 TEST(Message, RefusesHeaderBytesThatAreNotThere) {
   const auto bytes = encoded(sample());
   bytes->write<uint32_t>(kHeaderBytesAt, 4097);
-  EXPECT_EQ(refusal(*bytes), kWanted + "3 tensors and 4097 header bytes");
+  EXPECT_EQ(refusal(*bytes), of_another_version("3 tensors and 4097 header bytes"));
   bytes->write<uint32_t>(kHeaderBytesAt, 4096);
   EXPECT_EQ(refusal(*bytes), kCutOff);
 }
@@ -355,7 +360,7 @@ TEST(Message, RefusesHeaderBytesThatAreNotThere) {
 TEST(Message, RefusesWrongDims) {
   const auto bytes = encoded(sample());
   bytes->write<uint16_t>(kDimsAt, 65);
-  EXPECT_EQ(refusal(*bytes), kWanted + "65 dims");
+  EXPECT_EQ(refusal(*bytes), of_another_version("65 dims"));
   bytes->write<uint16_t>(kDimsAt, 64);
   EXPECT_THROW(decoded(*bytes), InvalidArgument);
 }
@@ -365,27 +370,28 @@ TEST(Message, RefusesAnUnknownDtype) {
   for (const auto dtype : {c10::ScalarType::Undefined, c10::ScalarType::QInt8}) {
     const auto number = static_cast<uint8_t>(dtype);
     bytes->write(kDtypeAt, number);
-    EXPECT_EQ(refusal(*bytes), kWanted + "dtype number " + std::to_string(number));
+    EXPECT_EQ(
+        refusal(*bytes), of_another_version("dtype number " + std::to_string(number)));
   }
   bytes->write<uint8_t>(kDtypeAt, 255);
-  EXPECT_EQ(refusal(*bytes), kWanted + "dtype number 255");
+  EXPECT_EQ(refusal(*bytes), of_another_version("dtype number 255"));
 }
 
 TEST(Message, RefusesWrongSizes) {
   const auto bytes = encoded(sample());
   bytes->write<int64_t>(kSizeAt, -1);
-  EXPECT_EQ(refusal(*bytes), kWanted + "a negative size -1");
+  EXPECT_EQ(refusal(*bytes), of_another_version("a negative size -1"));
   bytes->write<int64_t>(kSizeAt, int64_t{1} << 62);
-  EXPECT_EQ(refusal(*bytes), kWanted + "sizes that overflow");
+  EXPECT_EQ(refusal(*bytes), of_another_version("sizes that overflow"));
   bytes->write<int64_t>(kSizeAt, 1000);
   EXPECT_EQ(
       refusal(*bytes),
-      kWanted + "a tensor of 12000 bytes in a message of " +
-          std::to_string(bytes->size()));
+      of_another_version(
+          "a tensor of 12000 bytes in a message of " + std::to_string(bytes->size())));
   // No elements, yet sizes that no tensor can have.
   bytes->write<int64_t>(kSizeAt, 0);
   bytes->write<int64_t>(kSizeAt + 8, std::numeric_limits<int64_t>::max());
-  EXPECT_EQ(refusal(*bytes), kWanted + "sizes that overflow");
+  EXPECT_EQ(refusal(*bytes), of_another_version("sizes that overflow"));
 }
 
 TEST(Message, RefusesAWrongOffset) {
@@ -399,7 +405,9 @@ TEST(Message, RefusesAWrongOffset) {
         ~uint64_t{63},
         ~uint64_t{0}}) {
     bytes->write(kOffsetAt, wrong);
-    EXPECT_EQ(refusal(*bytes), kWanted + "a tensor at offset " + std::to_string(wrong));
+    EXPECT_EQ(
+        refusal(*bytes),
+        of_another_version("a tensor at offset " + std::to_string(wrong)));
   }
 }
 
@@ -420,7 +428,8 @@ TEST(Message, RefusesStridesThatOverlapOrLeaveGaps) {
     bytes->write(strides_at + 8, second);
     EXPECT_EQ(
         refusal(*bytes),
-        kWanted + text("strides [", first, ", ", second, "] for sizes [2, 3]"));
+        of_another_version(
+            text("strides [", first, ", ", second, "] for sizes [2, 3]")));
   }
   bytes->write<int64_t>(strides_at, 3);
   bytes->write<int64_t>(strides_at + 8, 1);

@@ -53,11 +53,12 @@ TEST(Uneven, AllGatherRefusesTooManyDims) {
         all_gather_uneven(
             Group(engine), outputs, at::ones(std::vector<int64_t>(25, 1)));
       }),
-      "[comm] all_gather_uneven: expected at most 24 dims, got 25");
+      "[comm] all_gather_uneven: expected at most 24 dims, got 25; flatten some of "
+      "them");
   EXPECT_EQ(
       message_of<InvalidArgument>(
           [&] { all_gather_uneven(Group(engine), outputs, at::Tensor()); }),
-      "[comm] all_gather_uneven: expected a tensor, got an undefined one");
+      "[comm] all_gather_uneven: expected a tensor, got an undefined one; give one");
   EXPECT_TRUE(engine->calls.empty());
 }
 
@@ -78,12 +79,14 @@ TEST(Uneven, AllToAllWantsOneTensorARank) {
       message_of<InvalidArgument>([&] {
         all_to_all(group, Tensors{x, x, x}, Tensors{x, x});
       }),
-      "[comm] all_to_all: expected 3 inputs and outputs, one a rank, got 2 and 3");
+      "[comm] all_to_all: expected 3 inputs and outputs, one a rank, got 2 and 3; give "
+      "one for each");
   EXPECT_EQ(
       message_of<InvalidArgument>([&] {
         all_to_all(group, Tensors{x, x, x, x}, Tensors{x, x, x});
       }),
-      "[comm] all_to_all: expected 3 inputs and outputs, one a rank, got 3 and 4");
+      "[comm] all_to_all: expected 3 inputs and outputs, one a rank, got 3 and 4; give "
+      "one for each");
   EXPECT_TRUE(engine->calls.empty());
 }
 
@@ -93,7 +96,7 @@ TEST(Uneven, AllToAllWantsOneDtype) {
   const at::Tensor f = at::ones({2}), i = at::ones({2}, at::kInt);
   const std::string wanted =
       "[comm] all_to_all: expected input and output of one dtype, got float32 and "
-      "int32";
+      "int32; convert one of them";
   EXPECT_EQ(
       message_of<InvalidArgument>([&] {
         all_to_all(group, Tensors{f, f}, Tensors{f, i});

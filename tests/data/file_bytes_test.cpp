@@ -27,8 +27,9 @@ TEST(FileBytes, KnowsABeginning) {
 
 TEST(FileBytes, RefusesWithTheNameOfTheFile) {
   EXPECT_EQ(
-      testing::message_of<InvalidArgument>([] { refuse_file("a\nb", "got ", 3); }),
-      "[data] \"a\\nb\": got 3; it is damaged, cut off, or of another format");
+      testing::message_of<InvalidArgument>([] { refuse_file("a\nb", "4, got ", 3); }),
+      "[data] \"a\\nb\": expected 4, got 3; it is damaged, cut off, or of another "
+      "format");
 }
 
 }  // namespace

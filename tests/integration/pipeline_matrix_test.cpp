@@ -1,5 +1,5 @@
 // Every schedule with every kind of stage, on two pipelines of two ranks side by side,
-// against one process on torch's engine.
+// as threads and as processes, against one process on torch's engine.
 #include <atomic>
 #include <map>
 #include <optional>
@@ -24,6 +24,8 @@
 namespace trireme::pipe {
 namespace {
 
+using testing::Backend;
+
 constexpr int64_t kWide = 6;
 constexpr int64_t kRows = 16;
 
@@ -35,6 +37,8 @@ struct MatrixCase {
   MeshRank::Maker make{};
   Tolerance tolerance{};
   bool same_losses = true;
+  /// What a rank looks at in the end.
+  std::function<void()> then{};
 };
 
 /// A stage by its number, of so many; what follows the first may get what it gives.
@@ -54,8 +58,24 @@ MatrixCase case_of(
 
 using CaseMaker = std::function<MatrixCase(const std::string& schedule, int stages)>;
 
+/// Runs it under one schedule.
+void run_case(Backend backend, const char* name, const MatrixCase& one) {
+  const Outcome wanted = one.reference ? run_alone(*one.reference) : alone(one.problem);
+  testing::run_world(backend, 4, [&](const comm::Group& world) {
+    SCOPED_TRACE(text(name, ", rank ", world.rank()));
+    MeshRank rank(one.problem, world, one.make);
+    const StepResult got = rank.step();
+    if (one.same_losses)
+      rank.expect_losses(wanted, got);
+    rank.expect_gradients(wanted, one.tolerance);
+    if (one.then)
+      one.then();
+  });
+}
+
 /// Runs it under all schedules that can have so many stages a rank.
-void every_schedule(const CaseMaker& make_case, int stages_per_rank = 1) {
+void every_schedule(
+    Backend backend, const CaseMaker& make_case, int stages_per_rank = 1) {
   int schedules = 0;
   for (const sched::ScheduleInfo& info : sched::all_schedules()) {
     const int per_rank = std::max(info.usual_stages, stages_per_rank);
@@ -63,17 +83,7 @@ void every_schedule(const CaseMaker& make_case, int stages_per_rank = 1) {
         (info.most_stages > 0 && per_rank > info.most_stages))
       continue;
     ++schedules;
-    const MatrixCase one = make_case(info.name, 2 * per_rank);
-    const Outcome wanted =
-        one.reference ? run_alone(*one.reference) : alone(one.problem);
-    testing::run_world(testing::Backend::Local, 4, [&](const comm::Group& world) {
-      SCOPED_TRACE(text(info.name, ", rank ", world.rank()));
-      MeshRank rank(one.problem, world, one.make);
-      const StepResult got = rank.step();
-      if (one.same_losses)
-        rank.expect_losses(wanted, got);
-      rank.expect_gradients(wanted, one.tolerance);
-    });
+    run_case(backend, info.name, make_case(info.name, 2 * per_rank));
   }
   EXPECT_GE(schedules, stages_per_rank == 1 ? 10 : 4);
 }
@@ -107,10 +117,15 @@ StagePtr remembering(int stage, int) {
       forward, {{name_of(stage, "w"), w}, {name_of(stage, "v"), v}}, {});
 }
 
+MatrixCase checkpoint_case(const std::string& schedule, int stages) {
+  return case_of(schedule, stages, remembering);
+}
+
 TEST(PipelineMatrixCheckpointRanks, EverySchedule) {
-  every_schedule([](const std::string& schedule, int stages) {
-    return case_of(schedule, stages, remembering);
-  });
+  every_schedule(Backend::Local, checkpoint_case);
+}
+TEST(PipelineMatrixCheckpointProcs, EverySchedule) {
+  every_schedule(Backend::Shm, checkpoint_case);
 }
 
 // -- stages that bring both halves of their backward
@@ -131,10 +146,15 @@ StagePtr own_halves(int stage, int) {
   return make_function_stage(forward, {{name_of(stage, "own"), weight}}, {});
 }
 
+MatrixCase own_split_case(const std::string& schedule, int stages) {
+  return case_of(schedule, stages, own_halves);
+}
+
 TEST(PipelineMatrixOwnSplitRanks, EverySchedule) {
-  every_schedule([](const std::string& schedule, int stages) {
-    return case_of(schedule, stages, own_halves);
-  });
+  every_schedule(Backend::Local, own_split_case);
+}
+TEST(PipelineMatrixOwnSplitProcs, EverySchedule) {
+  every_schedule(Backend::Shm, own_split_case);
 }
 
 // -- tied parameters, and hooks that look at gradients
@@ -160,7 +180,10 @@ MatrixCase tied_case(const std::string& schedule, int stages) {
 }
 
 TEST(PipelineMatrixTiedRanks, EverySchedule) {
-  every_schedule(tied_case);
+  every_schedule(Backend::Local, tied_case);
+}
+TEST(PipelineMatrixTiedProcs, EverySchedule) {
+  every_schedule(Backend::Shm, tied_case);
 }
 
 /// Counts, and looks whether the gradient is there.
@@ -174,40 +197,66 @@ struct CountingHook : torch::autograd::PostAccumulateGradHook {
   std::atomic<int>& missing;
 };
 
-// Four microbatches in each of two replicas; once a step for what is tied.
-TEST(PipelineMatrixHooksRanks, EverySchedule) {
+/// What the hooks of the tied case have counted.
+struct HookCounts {
   std::map<std::string, std::atomic<int>> calls;
   std::atomic<int> missing = 0;
-  const auto check = [&](int stages) {
-    for (auto& [name, count] : calls) {
+
+  /// Four microbatches in each replica; once a step for what is tied.
+  void expect(int stages, int replicas) const {
+    for (const auto& [name, count] : calls) {
       const bool tied = name == "fc0.w" || name == name_of(stages - 1, "fc") + ".w";
-      EXPECT_EQ(count, kReplicas * (tied ? 1 : 4)) << name;
+      EXPECT_EQ(count, replicas * (tied ? 1 : 4)) << name;
     }
     EXPECT_EQ(missing, 0);
-    calls.clear();
+  }
+};
+
+MatrixCase hooks_case(HookCounts& counts, const std::string& schedule, int stages) {
+  MatrixCase made = tied_case(schedule, stages);
+  counts.calls.clear();
+  for (int stage = 0; stage < stages; ++stage)
+    for (const char* part : {".w", ".b"})
+      counts.calls[name_of(stage, "fc") + part] = 0;
+  made.reference = made.problem;
+  made.reference->options.microbatches *= kReplicas;
+  made.make = [&counts, make = made.problem.model](const comm::Group&) {
+    auto model = make();
+    for (const StagePtr& stage : model)
+      for (const auto& [name, tensor] : stage->parameters())
+        torch::autograd::impl::set_post_acc_grad_hooks(
+            tensor,
+            std::make_unique<CountingHook>(counts.calls.at(name), counts.missing));
+    return model;
   };
+  return made;
+}
+
+TEST(PipelineMatrixHooksRanks, EverySchedule) {
+  HookCounts counts;
   int last_stages = 0;
-  every_schedule([&](const std::string& schedule, int stages) {
+  every_schedule(Backend::Local, [&](const std::string& schedule, int stages) {
     if (last_stages > 0)
-      check(last_stages);
+      counts.expect(last_stages, kReplicas);
     last_stages = stages;
-    MatrixCase made = tied_case(schedule, stages);
-    for (int stage = 0; stage < stages; ++stage)
-      for (const char* part : {".w", ".b"})
-        calls[name_of(stage, "fc") + part] = 0;
-    made.reference = made.problem;
-    made.reference->options.microbatches *= kReplicas;
-    made.make = [&, make = made.problem.model](const comm::Group&) {
-      auto model = make();
-      for (const StagePtr& stage : model)
-        for (const auto& [name, tensor] : stage->parameters())
-          torch::autograd::impl::set_post_acc_grad_hooks(
-              tensor, std::make_unique<CountingHook>(calls.at(name), missing));
-      return model;
+    return hooks_case(counts, schedule, stages);
+  });
+  counts.expect(last_stages, kReplicas);
+}
+
+// A process has the stages of one rank, and its own counts.
+TEST(PipelineMatrixHooksProcs, EverySchedule) {
+  HookCounts counts;
+  every_schedule(Backend::Shm, [&](const std::string& schedule, int stages) {
+    MatrixCase made = hooks_case(counts, schedule, stages);
+    made.then = [&counts, stages] {
+      EXPECT_EQ(
+          std::erase_if(counts.calls, [](const auto& one) { return one.second == 0; }),
+          static_cast<size_t>(stages));
+      counts.expect(stages, 1);
     };
     return made;
   });
-  check(last_stages);
 }
 
 // -- outputs that go past stages
@@ -222,14 +271,17 @@ StagePtr skipping(int stage, int stages) {
   return make_function_stage(forward, {{name_of(stage, "w"), w}}, {});
 }
 
+MatrixCase skip_case(const std::string& schedule, int stages) {
+  MatrixCase made = case_of(schedule, stages, skipping);
+  made.problem.options.skips = {{.from = 0, .output = 1, .to = stages - 1}};
+  return made;
+}
+
 TEST(PipelineMatrixSkipRanks, EverySchedule) {
-  every_schedule(
-      [](const std::string& schedule, int stages) {
-        MatrixCase made = case_of(schedule, stages, skipping);
-        made.problem.options.skips = {{.from = 0, .output = 1, .to = stages - 1}};
-        return made;
-      },
-      2);
+  every_schedule(Backend::Local, skip_case, 2);
+}
+TEST(PipelineMatrixSkipProcs, EverySchedule) {
+  every_schedule(Backend::Shm, skip_case, 2);
 }
 
 // -- collectives inside stages
@@ -250,31 +302,36 @@ StagePtr normalising(int stage, const std::optional<comm::Group>& replicas) {
       {});
 }
 
+MatrixCase sync_batch_norm_case(const std::string& schedule, int stages) {
+  MatrixCase made =
+      case_of(schedule, stages, [](int stage, int) { return normalising(stage, {}); });
+  made.same_losses = false;
+  made.tolerance = {.relative = 1e-4, .absolute = 1e-5};
+  // With collectives inside, the halves of an overlap must not run at once, however
+  // much that was asked for.
+  made.problem.may_overlap = false;
+  // A microbatch of one process is those of both replicas together.
+  made.reference = made.problem;
+  for (Tensors* tensors :
+       {&made.reference->batch.inputs, &made.reference->batch.targets})
+    for (at::Tensor& tensor : *tensors)
+      tensor = tensor.view({kReplicas, 4, kRows / kReplicas / 4, kWide})
+                   .transpose(0, 1)
+                   .reshape({kRows, kWide});
+  made.make = [stages](const comm::Group& replicas) {
+    std::vector<StagePtr> model;
+    for (int stage = 0; stage < stages; ++stage)
+      model.push_back(normalising(stage, replicas));
+    return model;
+  };
+  return made;
+}
+
 TEST(PipelineMatrixSyncBatchNormRanks, EverySchedule) {
-  every_schedule([](const std::string& schedule, int stages) {
-    MatrixCase made = case_of(
-        schedule, stages, [](int stage, int) { return normalising(stage, {}); });
-    made.same_losses = false;
-    made.tolerance = {.relative = 1e-4, .absolute = 1e-5};
-    // With collectives inside, the halves of an overlap must not run at once, however
-    // much that was asked for.
-    made.problem.may_overlap = false;
-    // A microbatch of one process is those of both replicas together.
-    made.reference = made.problem;
-    for (Tensors* tensors :
-         {&made.reference->batch.inputs, &made.reference->batch.targets})
-      for (at::Tensor& tensor : *tensors)
-        tensor = tensor.view({kReplicas, 4, kRows / kReplicas / 4, kWide})
-                     .transpose(0, 1)
-                     .reshape({kRows, kWide});
-    made.make = [stages](const comm::Group& replicas) {
-      std::vector<StagePtr> model;
-      for (int stage = 0; stage < stages; ++stage)
-        model.push_back(normalising(stage, replicas));
-      return model;
-    };
-    return made;
-  });
+  every_schedule(Backend::Local, sync_batch_norm_case);
+}
+TEST(PipelineMatrixSyncBatchNormProcs, EverySchedule) {
+  every_schedule(Backend::Shm, sync_batch_norm_case);
 }
 
 // -- dropout where samples and positions are one dim
@@ -291,21 +348,26 @@ StagePtr dropping(int stage, int) {
   return make_function_stage(forward, {{name_of(stage, "w"), w}}, {});
 }
 
+MatrixCase dropout_case(const std::string& schedule, int stages) {
+  MatrixCase made = case_of(schedule, stages, dropping);
+  made.problem.batch = {
+      .inputs = {numbers({kRows, kPositions, kWide}, 2)},
+      .targets = {numbers({kRows, kPositions, kWide}, 3)}};
+  made.problem.loss = [](const Tensors& outputs, const Tensors& targets) {
+    return (outputs[0] - targets[0].flatten(0, 1)).pow(2).mean();
+  };
+  // One process that does not cut the batch at all.
+  made.reference = made.problem;
+  made.reference->options.microbatches = 1;
+  made.same_losses = false;
+  return made;
+}
+
 TEST(PipelineMatrixDropoutRanks, EverySchedule) {
-  every_schedule([](const std::string& schedule, int stages) {
-    MatrixCase made = case_of(schedule, stages, dropping);
-    made.problem.batch = {
-        .inputs = {numbers({kRows, kPositions, kWide}, 2)},
-        .targets = {numbers({kRows, kPositions, kWide}, 3)}};
-    made.problem.loss = [](const Tensors& outputs, const Tensors& targets) {
-      return (outputs[0] - targets[0].flatten(0, 1)).pow(2).mean();
-    };
-    // One process that does not cut the batch at all.
-    made.reference = made.problem;
-    made.reference->options.microbatches = 1;
-    made.same_losses = false;
-    return made;
-  });
+  every_schedule(Backend::Local, dropout_case);
+}
+TEST(PipelineMatrixDropoutProcs, EverySchedule) {
+  every_schedule(Backend::Shm, dropout_case);
 }
 
 // -- stages that change their inputs
@@ -318,10 +380,15 @@ StagePtr in_place(int stage, int) {
   return make_function_stage(forward, {{name_of(stage, "w"), w}}, {});
 }
 
+MatrixCase in_place_case(const std::string& schedule, int stages) {
+  return case_of(schedule, stages, in_place);
+}
+
 TEST(PipelineMatrixInPlaceRanks, EverySchedule) {
-  every_schedule([](const std::string& schedule, int stages) {
-    return case_of(schedule, stages, in_place);
-  });
+  every_schedule(Backend::Local, in_place_case);
+}
+TEST(PipelineMatrixInPlaceProcs, EverySchedule) {
+  every_schedule(Backend::Shm, in_place_case);
 }
 
 // -- other memory formats
@@ -335,16 +402,21 @@ StagePtr convolution(int stage, int) {
   return make_function_stage(forward, {{name_of(stage, "w"), w}}, {});
 }
 
+MatrixCase channels_last_case(const std::string& schedule, int stages) {
+  MatrixCase made = case_of(schedule, stages, convolution);
+  const auto images = [](uint64_t seed) {
+    return numbers({kRows, 4, 5, 5}, seed).contiguous(at::MemoryFormat::ChannelsLast);
+  };
+  made.problem.batch = {.inputs = {images(2)}, .targets = {images(3)}};
+  made.tolerance = {.relative = 1e-4, .absolute = 1e-5};
+  return made;
+}
+
 TEST(PipelineMatrixChannelsLastRanks, EverySchedule) {
-  every_schedule([](const std::string& schedule, int stages) {
-    MatrixCase made = case_of(schedule, stages, convolution);
-    const auto images = [](uint64_t seed) {
-      return numbers({kRows, 4, 5, 5}, seed).contiguous(at::MemoryFormat::ChannelsLast);
-    };
-    made.problem.batch = {.inputs = {images(2)}, .targets = {images(3)}};
-    made.tolerance = {.relative = 1e-4, .absolute = 1e-5};
-    return made;
-  });
+  every_schedule(Backend::Local, channels_last_case);
+}
+TEST(PipelineMatrixChannelsLastProcs, EverySchedule) {
+  every_schedule(Backend::Shm, channels_last_case);
 }
 
 // -- few bits
@@ -358,16 +430,21 @@ StagePtr low_precision(int stage, int) {
   return make_function_stage(forward, {{name_of(stage, "w"), w}}, {});
 }
 
+MatrixCase bfloat16_case(const std::string& schedule, int stages) {
+  MatrixCase made = case_of(schedule, stages, low_precision);
+  for (Tensors* tensors : {&made.problem.batch.inputs, &made.problem.batch.targets})
+    for (at::Tensor& tensor : *tensors)
+      tensor = tensor.to(at::kBFloat16);
+  made.tolerance = {.relative = 0.05, .absolute = 0.01};
+  made.same_losses = false;
+  return made;
+}
+
 TEST(PipelineMatrixBfloat16Ranks, EverySchedule) {
-  every_schedule([](const std::string& schedule, int stages) {
-    MatrixCase made = case_of(schedule, stages, low_precision);
-    for (Tensors* tensors : {&made.problem.batch.inputs, &made.problem.batch.targets})
-      for (at::Tensor& tensor : *tensors)
-        tensor = tensor.to(at::kBFloat16);
-    made.tolerance = {.relative = 0.05, .absolute = 0.01};
-    made.same_losses = false;
-    return made;
-  });
+  every_schedule(Backend::Local, bfloat16_case);
+}
+TEST(PipelineMatrixBfloat16Procs, EverySchedule) {
+  every_schedule(Backend::Shm, bfloat16_case);
 }
 
 }  // namespace

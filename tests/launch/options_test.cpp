@@ -46,7 +46,8 @@ TEST(StreamChoice, RefusesEverythingElse) {
     } catch (const InvalidArgument& error) {
       const std::string what = error.what();
       EXPECT_TRUE(what.starts_with("[launch] expected --tee to be 0 (none), ")) << what;
-      EXPECT_TRUE(what.ends_with(text("got \"", value, "\""))) << what;
+      EXPECT_TRUE(what.ends_with(text("got \"", value, "\"; give one of these")))
+          << what;
     }
 }
 

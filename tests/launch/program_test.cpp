@@ -19,6 +19,7 @@ std::string refusal(const std::string& name, const std::string& path = "/bin") {
 }
 
 const std::string kWanted = "[launch] expected a program that can be run, got ";
+const std::string kCorrect = "; correct the name or the path";
 
 TEST(FindProgram, TakesAPathAsItIs) {
   const testing::ScratchFolder folder;
@@ -58,9 +59,10 @@ TEST(FindProgram, SaysWhyThereIsNone) {
   const std::string plain = folder.write("plain", "text");
   const std::string here = folder.path();
   EXPECT_EQ(
-      refusal("no-such-program"), kWanted + "\"no-such-program\": it is not in PATH");
-  EXPECT_EQ(refusal(""), kWanted + "\"\": it is not in PATH");
-  EXPECT_EQ(refusal("/no/such"), kWanted + "\"/no/such\": no such file");
+      refusal("no-such-program"),
+      kWanted + "\"no-such-program\": it is not in PATH" + kCorrect);
+  EXPECT_EQ(refusal(""), kWanted + "\"\": it is not in PATH" + kCorrect);
+  EXPECT_EQ(refusal("/no/such"), kWanted + "\"/no/such\": no such file" + kCorrect);
   EXPECT_NE(refusal(here).find(": a folder"), std::string::npos) << refusal(here);
   EXPECT_NE(
       refusal(plain).find(": a file that is not executable (chmod +x"),
@@ -71,7 +73,7 @@ TEST(FindProgram, SaysWhyThereIsNone) {
 }
 
 TEST(FindProgram, EscapesOddNames) {
-  EXPECT_EQ(refusal("a\nb"), kWanted + "\"a\\nb\": it is not in PATH");
+  EXPECT_EQ(refusal("a\nb"), kWanted + "\"a\\nb\": it is not in PATH" + kCorrect);
 }
 
 }  // namespace

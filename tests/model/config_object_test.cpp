@@ -93,7 +93,7 @@ TEST(ConfigObject, KeepsWhatItDoesNotKnow) {
 TEST(ConfigObject, SaysWhatIsNotSupported) {
   EXPECT_EQ(
       message_of<NotSupported>([] { kConfig.not_supported("act", "take relu"); }),
-      R"([model] config.json: "act": "gelu" is not known; take relu)");
+      R"([model] config.json: expected a known "act", got "gelu"; take relu)");
 }
 
 TEST(ConfigObject, SizesAreChecked) {

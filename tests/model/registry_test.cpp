@@ -48,8 +48,8 @@ TEST(Registry, ASavedConfigNamesItsDtype) {
 TEST(Registry, NamesWhatItDoesNotKnow) {
   const std::string unknown =
       message_of<NotSupported>([] { plan_model(R"({"model_type": "bert"})"); });
-  EXPECT_TRUE(
-      contains(unknown, R"("model_type": "bert" is not known; there are gpt2, llama)"));
+  EXPECT_TRUE(contains(
+      unknown, R"(expected a known "model_type", got "bert"; there are gpt2, llama)"));
   EXPECT_TRUE(contains(
       message_of<InvalidArgument>([] { plan_model("{}"); }),
       R"(expected "model_type" to be one of gpt2, llama)"));

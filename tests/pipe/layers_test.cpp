@@ -138,7 +138,8 @@ TEST(Layers, OfOneTensorRefuseMore) {
       testing::message_of<InvalidArgument>([&] {
         fc.forward({x, x});
       }),
-      "[pipe] layer \"fc\" takes one tensor, got 2; make it a function of Tensors"));
+      "[pipe] layer \"fc\": expected one tensor, got 2; make it a function of "
+      "Tensors"));
   EXPECT_TRUE(
       contains(testing::message_of<InvalidArgument>([&] { fc.forward({}); }), "got 0"));
 }

@@ -125,9 +125,7 @@ TEST(CostFile, SaysWhereItIsNoJson) {
   EXPECT_EQ(
       refused("{\"version\":1,\n"),
       "[sched] c.json, line 2, column 1: expected JSON, got text that is not: "
-      "unexpected "
-      "end "
-      "of input; expected string literal");
+      "unexpected end of input; expected string literal; correct the file");
   const auto expect_place = [](const std::string& json, const std::string& place) {
     const std::string message = refused(json);
     EXPECT_TRUE(message.starts_with("[sched] c.json, " + place + ": ")) << message;

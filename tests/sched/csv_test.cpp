@@ -57,7 +57,8 @@ TEST(Csv, RefusesAnEmptyFile) {
   for (const char* file : {"", "\n", "\n\n\n", "  \n\r\n"})
     EXPECT_EQ(
         csv_refused(file),
-        "[sched] my.csv: expected a row of actions for each rank, got an empty file");
+        "[sched] my.csv: expected a row of actions for each rank, got an empty file; "
+        "write one line a rank");
 }
 
 TEST(Csv, ACellThatIsNoneIsNamedWithItsPlace) {
@@ -85,24 +86,28 @@ TEST(Csv, AMistakeHasOneColumn) {
   expect("0F0,\"0X1\"\r\n", "line 1, column 7 (cell 2, \"0X1\"): expected F, B");
   expect("0F0,  0X1\n", "line 1, column 8 (cell 2, \"  0X1\"): expected F, B");
   expect("0F0,0F\n", "line 1, column 7 (cell 2, \"0F\"): expected a microbatch");
-  expect("0F0\n1F0,0F1\n", "line 2, column 5 (cell 2, \"0F1\"): stage 0 belongs");
+  expect(
+      "0F0\n1F0,0F1\n",
+      "line 2, column 5 (cell 2, \"0F1\"): expected stage 0 on rank 0");
 }
 
 TEST(Csv, AStageHasOneRank) {
   const std::string message = csv_refused("0F0,0B0\n1F0,0F1\n");
   EXPECT_TRUE(contains(
       message,
-      "line 2, column 5 (cell 2, \"0F1\"): stage 0 belongs to rank 0 (line 1) already"))
+      "line 2, column 5 (cell 2, \"0F1\"): expected stage 0 on rank 0 (line 1) alone, "
+      "got it on rank 1; "))
       << message;
-  EXPECT_TRUE(
-      contains(csv_refused("0F0,0B0\n(1F0;0B1)OVERLAP_F_B\n"), "stage 0 belongs"));
+  EXPECT_TRUE(contains(
+      csv_refused("0F0,0B0\n(1F0;0B1)OVERLAP_F_B\n"), "expected stage 0 on rank 0"));
 }
 
 TEST(Csv, NoStageIsLeftOut) {
   EXPECT_TRUE(contains(
       csv_refused("0F0,0B0\n2F0,2B0\n"),
       "expected stages 0 to 2, got no action of stage 1"));
-  EXPECT_TRUE(contains(csv_refused("134217727F0\n"), "too large"));
+  EXPECT_TRUE(contains(
+      csv_refused("134217727F0\n"), "expected stages up to 4194304, got 134217727; "));
 }
 
 TEST(Csv, AWildNumberTakesNoMemory) {

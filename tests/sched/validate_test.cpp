@@ -79,7 +79,7 @@ TEST(Validate, ChecksTheShapeFirst) {
       refusal([&] { validate(schedule); }),
       "[sched] expected a complete schedule in order, got test.csv with a flaw: stage "
       "1 "
-      "belongs to rank -1");
+      "belongs to rank -1; correct it");
   schedule.rank_of_stage[1] = 1;
   schedule.microbatches = 2000000000;
   EXPECT_TRUE(contains(flaw_of(schedule), "too few"));
@@ -129,7 +129,7 @@ TEST(Validate, ShowsTheTableWithTheCellMarked) {
       message,
       "[sched] expected a complete schedule in order, got test.csv with a flaw at rank "
       "0, "
-      "step 1, 0F0: it is there twice\n"
+      "step 1, 0F0: it is there twice; correct it\n"
       "           Rank 0\n"
       "  Step 0:  0F0\n"
       "  Step 1:  >0F0<\n"

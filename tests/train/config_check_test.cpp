@@ -81,16 +81,47 @@ TEST(ConfigCheck, KeysThatNobodyWouldReadAreRefused) {
          c.lr_scheduler.decay_type = "constant";
          c.lr_scheduler.decay_ratio = 0.5;
        },
-       "expected no lr_scheduler.decay_ratio"}};
+       "expected no lr_scheduler.decay_ratio"},
+      {[](Config& c) {
+         c.checkpoint.enable = false;
+         c.checkpoint.interval = 5;
+       },
+       "expected no checkpoint.interval beside checkpoint.enable false"},
+      {[](Config& c) {
+         c.checkpoint.enable = false;
+         set_key(c, "checkpoint.keep_latest_k", "2");  // the default, but asked for
+       },
+       "the command line: expected no checkpoint.keep_latest_k"},
+      {[](Config& c) {
+         c.data.path = {"a.txt"};
+         c.validation.freq = 5;
+       },
+       "expected no validation.freq beside data.path without data.held_out"},
+      {[](Config& c) {
+         c.data.path = {"a.txt"};
+         set_key(c, "validation.steps", "8");
+       },
+       "expected no validation.steps beside data.path without data.held_out"}};
   for (const auto& [change, part] : cases)
     EXPECT_NE(error_of(change).find(part), std::string::npos) << error_of(change);
+}
+
+TEST(ConfigCheck, HeldOutDataIsEvaluated) {
+  Config config;
+  config.validation.freq = 5;  // of the text that comes with the program
+  EXPECT_NO_THROW(check_config(config));
+  config.data.path = {"a.txt"};
+  config.data.held_out = {"b.txt"};
+  EXPECT_NO_THROW(check_config(config));
 }
 
 TEST(ConfigCheck, TheConfigOfARunIsNeverRefusedForThem) {
   for (const auto& change : std::vector<std::function<void(Config&)>>{
            [](Config& c) { c.model.hf_assets_path = "gpt2"; },
            [](Config& c) { c.optimizer.name = "SGD"; },
-           [](Config& c) { c.lr_scheduler.decay_type = "constant"; }}) {
+           [](Config& c) { c.lr_scheduler.decay_type = "constant"; },
+           [](Config& c) { c.checkpoint.enable = false; },
+           [](Config& c) { c.data.path = {"a.txt"}; }}) {
     Config config;
     change(config);
     Config again;

@@ -42,7 +42,7 @@ TEST(ConfigFile, MistakesHaveFileAndLine) {
   EXPECT_EQ(
       toml_error("[training]\nsteps = \"12\"\n"),
       "[train] job.toml:2: expected training.steps to be a whole number of at least 1, "
-      "got \"12\"");
+      "got \"12\"; correct it");
   EXPECT_NE(
       toml_error("[training]\nsteps = \n").find("job.toml:2: expected TOML"),
       std::string::npos);

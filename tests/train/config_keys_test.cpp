@@ -59,22 +59,23 @@ TEST(ConfigKeys, WrongValuesSayWhatWasWanted) {
   EXPECT_EQ(
       set("training", "steps", int64_t{0}),
       "[train] job.toml:3: expected training.steps to be a whole number of at least 1, "
-      "got 0");
+      "got 0; correct it");
   EXPECT_EQ(
       set("training", "steps", 1.5),
       "[train] job.toml:3: expected training.steps to be a whole number of at least 1, "
-      "got 1.5");
+      "got 1.5; correct it");
   EXPECT_EQ(
       set("optimizer", "name", std::string("Adam")),
       "[train] job.toml:3: expected optimizer.name to be one of AdamW, SGD, got "
-      "\"Adam\"");
+      "\"Adam\"; correct it");
   EXPECT_EQ(
       set("data", "shuffle", std::string("no")),
-      "[train] job.toml:3: expected data.shuffle to be true or false, got \"no\"");
+      "[train] job.toml:3: expected data.shuffle to be true or false, got \"no\"; "
+      "correct it");
   EXPECT_EQ(
       set("optimizer", "beta1", 2.0),
       "[train] job.toml:3: expected optimizer.beta1 to be a number from 0 to 0.999999, "
-      "got 2");
+      "got 2; correct it");
   EXPECT_NE(
       set("optimizer", "lr", std::numeric_limits<double>::quiet_NaN())
           .find("a number of at least 0, got nan"),

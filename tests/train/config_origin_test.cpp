@@ -62,7 +62,7 @@ TEST(ConfigOrigin, ChecksOfAConfigSayWhere) {
   EXPECT_EQ(
       error_of(job("[model]\ndim = 130\nn_heads = 4\n")),
       "[train] job.toml:2, job.toml:3: expected model.dim to be a multiple of "
-      "model.n_heads, got 130 and 4");
+      "model.n_heads, got 130 and 4; change one of them");
   EXPECT_TRUE(
       error_of(job("[model]\nname = \"gpt3\"\n"))
           .starts_with(

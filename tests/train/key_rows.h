@@ -58,7 +58,7 @@ inline Config key_config(const testing::ScratchFolder& folder, const KeyRow& row
 
 /// Losses, norms and rates, to the last bit.
 inline std::string see_curve(Config config) {
-  config.checkpoint.enable = false;  // syncing files is what takes time here
+  config.checkpoint = {.enable = false};  // syncing files is what takes time here
   std::ostringstream out;
   out.precision(17);
   for (const StepMetrics& step : run_job(config, 1, 1).steps)
@@ -145,9 +145,12 @@ inline std::string see_second_run(const Config& config) {
   }
 }
 
-/// It only changes how fast things go; token_loader_test.cpp has what it does.
+/// It only changes how fast things go: what the loader that a job makes has of it.
+/// token_loader_test.cpp has what it does.
 inline std::string see_prefetch(const Config& config) {
-  return text(config.data.prefetch);
+  const data::TokenLoader loader(
+      open_sources(config).training, loader_options(config, 0, 1, 0));
+  return text(loader.options().prefetch);
 }
 
 inline void as_llama(Config& config) {
@@ -193,6 +196,7 @@ inline const std::vector<KeyRow>& key_rows() {
          std::filesystem::path path = c.data.path.front();
          c.data.path = {path.replace_filename("text.bin").string()};
          c.data.held_out = {};
+         c.validation = {};
        }},
       {"data.tokenizer",
        {"/no/such", "none", ""},
@@ -266,7 +270,11 @@ inline const std::vector<KeyRow>& key_rows() {
       {"lr_scheduler.decay_ratio", {"-0.1", "2"}, "0.3", see_curve},
       {"lr_scheduler.min_lr_factor", {"-0.1", "2"}, "0.5", see_curve},
 
-      {"checkpoint.enable", {"maybe"}, "false", see_files},
+      {"checkpoint.enable",
+       {"maybe"},
+       "false",
+       see_files,
+       [](Config& c) { c.checkpoint = {}; }},
       {"checkpoint.folder", {"/tmp", ""}, "saved", see_files},
       {"checkpoint.interval", {"-1", "x"}, "2", see_files},
       {"checkpoint.keep_latest_k",

@@ -167,7 +167,7 @@ TEST(TrainerRanks, ANewRunDoesNotMixWithAnother) {
   config.training.steps = 1;
   run_job(config, 1, 1);
   EXPECT_THROW(run_job_there(config, 1, 1), InvalidArgument);
-  config.checkpoint.enable = false;
+  config.checkpoint = {.enable = false};
   EXPECT_NO_THROW(run_job_there(config, 1, 1));
 }
 

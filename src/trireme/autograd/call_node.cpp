@@ -143,8 +143,8 @@ void call_post_accumulate_hooks(const at::Tensor& leaf, const GradientStore& sto
     return;
   if (!store.is_grad_field())
     throw NotSupported(
-        "[autograd] a post-accumulate hook reads .grad, but this pass puts gradients "
-        "elsewhere; use a hook on the tensor instead");
+        "[autograd] expected a pass that fills .grad for a post-accumulate hook, got "
+        "one that puts gradients elsewhere; use a hook on the tensor instead");
   (*after)(leaf);
 }
 

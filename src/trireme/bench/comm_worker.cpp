@@ -39,8 +39,10 @@ at::ScalarType dtype_of(const CommJob& job) {
     return at::kFloat;
   if (job.dtype == "bfloat16")
     return at::kBFloat16;
-  throw InvalidArgument(
-      text("[bench] expected dtype float32 or bfloat16, got ", job.dtype));
+  throw InvalidArgument(text(
+      "[bench] expected dtype float32 or bfloat16, got ",
+      job.dtype,
+      "; take one of them"));
 }
 
 at::Tensor make_tensor(const comm::Group& world, const CommJob& job) {
@@ -86,7 +88,8 @@ Timed ping_pong(const comm::Group& world, const CommJob& job) {
         "[bench] expected a ping_pong of float32 between 2 ranks, got ",
         job.dtype,
         " and ",
-        world.size()));
+        world.size(),
+        "; change the job"));
   const at::Tensor tensor = make_tensor(world, job).fill_(1);
   // By size, because the channels of the case before may still be open.
   const auto tag = static_cast<int>(job.bytes);
@@ -163,8 +166,10 @@ Timed prepare(comm::Group& world, const CommJob& job) {
     return abort_and_renew(world);
   if (job.op == "wait")
     return wait_for_late_rank(world);
-  throw InvalidArgument(
-      text("[bench] expected op all_reduce, ping_pong, abort or wait, got ", job.op));
+  throw InvalidArgument(text(
+      "[bench] expected op all_reduce, ping_pong, abort or wait, got ",
+      job.op,
+      "; take one of them"));
 }
 
 // The operations in use, with their tensors. Two, because a case may compare two.

@@ -84,8 +84,10 @@ GraphBackward::Maker make_forward(const std::string& kind) {
     return make_wide;
   if (kind == "mlp")
     return make_mlp();
-  throw InvalidArgument(
-      text("[bench] expected a graph small, views, mlp, wide or deep, got ", kind));
+  throw InvalidArgument(text(
+      "[bench] expected a graph small, views, mlp, wide or deep, got ",
+      kind,
+      "; take one of them"));
 }
 
 }  // namespace

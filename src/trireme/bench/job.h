@@ -17,8 +17,10 @@ Job parse_job(const std::string& line) {
   try {
     return Json::parse(line).get<Job>();
   } catch (const Json::exception&) {
-    throw InvalidArgument(
-        text("[bench] expected a job as one line of JSON, got ", in_quotes(line)));
+    throw InvalidArgument(text(
+        "[bench] expected a job as one line of JSON, got ",
+        in_quotes(line),
+        "; give one on standard input"));
   }
 }
 

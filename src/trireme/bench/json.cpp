@@ -84,7 +84,9 @@ std::vector<Record> parse_records(const std::string& json) {
   try {
     const OrderedJson list = OrderedJson::parse(json);
     if (!list.is_array())
-      throw InvalidArgument("[bench] expected an array of records, got something else");
+      throw InvalidArgument(
+          "[bench] expected an array of records, got something else; give a file that "
+          "--json wrote");
     std::vector<Record> records;
     for (const OrderedJson& object : list)
       records.push_back(from_object(object));
@@ -92,7 +94,8 @@ std::vector<Record> parse_records(const std::string& json) {
   } catch (const OrderedJson::exception& error) {
     throw InvalidArgument(text(
         "[bench] expected records as --json writes them, got ",
-        in_quotes(error.what())));
+        in_quotes(error.what()),
+        "; give a file that --json wrote"));
   }
 }
 

@@ -41,7 +41,7 @@ Clock::time_point barrier_time(const launch::ChildResult& result) {
     throw Error(text(
         "[bench] expected the ranks to meet at a barrier, got ",
         launch::failure_text(result),
-        "\n",
+        "; its messages:\n",
         result.err));
   return Clock::time_point(std::chrono::nanoseconds(ticks));
 }
@@ -131,7 +131,7 @@ double launcher_memory(const std::filesystem::path& program, int ranks) {
           ranks,
           " ranks within 20 s, got ",
           started,
-          " processes"));
+          " processes; look at the program's own output"));
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }
 }

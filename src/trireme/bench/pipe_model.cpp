@@ -108,8 +108,10 @@ pipe::StagePtr make_layer(const PipeModel& model, int number) {
   if (model.layer == "linear")
     return stage_of(linear, weights);
   if (model.layer != "norm")
-    throw InvalidArgument(
-        text("[bench] expected a layer block, linear or norm, got ", model.layer));
+    throw InvalidArgument(text(
+        "[bench] expected a layer block, linear or norm, got ",
+        model.layer,
+        "; take one of them"));
   const Norm norm(weights, model.width);
   return stage_of(
       [linear, norm](const at::Tensor& x) { return at::gelu(norm(linear(x))); },

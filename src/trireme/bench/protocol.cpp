@@ -27,7 +27,7 @@ std::vector<double> over_ranks(const Rows& rows, Combine combine) {
           repetitions,
           " times from every rank, got ",
           row.size(),
-          " from one"));
+          " from one; look at the workers' messages"));
   for (size_t i = 0; i < repetitions; ++i) {
     std::vector<double> column;
     for (const auto& row : rows)
@@ -83,8 +83,10 @@ Rows parse_answer(const std::string& line) {
       throw Error(object.at("error").get<std::string>());
     return object.at("rows").get<Rows>();
   } catch (const Json::exception&) {
-    throw InvalidArgument(
-        text("[bench] expected a worker's answer, got ", in_quotes(line)));
+    throw InvalidArgument(text(
+        "[bench] expected a worker's answer, got ",
+        in_quotes(line),
+        "; let it write nothing else to its standard output"));
   }
 }
 

@@ -132,7 +132,7 @@ std::vector<double> run_training(const fs::path& program, const TrainRun& run) {
         speeds.size(),
         " and ",
         launch::failure_text(result),
-        "\n",
+        "; its messages:\n",
         result.err));
   speeds.resize(wanted);
   return speeds;

@@ -78,7 +78,7 @@ double time_until(const std::vector<std::string>& command, const std::string& ma
     throw Error(text(
         "[bench] expected a first step of training, got ",
         launch::failure_text(result),
-        "\n",
+        "; its messages:\n",
         result.err));
   return std::chrono::duration<double, std::micro>(*result.marked - start).count();
 }

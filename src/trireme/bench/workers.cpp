@@ -21,7 +21,12 @@ namespace trireme::bench {
 namespace {
 
 [[noreturn]] void system_failed(const char* wanted) {
-  throw Error(text("[bench] expected to ", wanted, ", got ", errno_text(errno)));
+  throw Error(text(
+      "[bench] expected to ",
+      wanted,
+      ", got ",
+      errno_text(errno),
+      "; free memory, files or processes (ulimit -a)"));
 }
 
 std::string ending_text(int status) {

@@ -55,7 +55,8 @@ const TensorEntry& SafetensorsFile::entry(const std::string& name) const {
         index_.size(),
         " others",
         index_.empty() ? "" : ", such as ",
-        index_.empty() ? "" : in_quotes(header_.tensors.front().name)));
+        index_.empty() ? "" : in_quotes(header_.tensors.front().name),
+        "; ask for one that the file has"));
   return header_.tensors[found->second];
 }
 

@@ -25,8 +25,10 @@ class SharedNumber {
             -1,
             0)) {
     if (page_ == MAP_FAILED)
-      throw Error(
-          text("[cli] expected a page of shared memory, got ", errno_text(errno)));
+      throw Error(text(
+          "[cli] expected a page of shared memory, got ",
+          errno_text(errno),
+          "; free memory, or raise ulimit -v"));
   }
   ~SharedNumber() { ::munmap(page_, sizeof(double)); }
   SharedNumber(const SharedNumber&) = delete;

@@ -56,7 +56,8 @@ std::vector<int64_t> parse_ids(std::string_view words, int64_t vocab_size) {
           "[cli] expected --prompt-ids to be numbers below ",
           vocab_size,
           " with commas between, got ",
-          in_quotes(words.substr(0, comma))));
+          in_quotes(words.substr(0, comma)),
+          "; give tokens of this model"));
     ids.push_back(*id);
     words.remove_prefix(comma == std::string_view::npos ? words.size() : comma + 1);
   }
@@ -99,7 +100,8 @@ Request make_request(const SampleArguments& arguments) {
         "[cli] expected --prompt-ids, since ",
         in_quotes(arguments.model),
         " has no tokenizer.json, got ",
-        arguments.prompt.empty() ? "no prompt" : "--prompt"));
+        arguments.prompt.empty() ? "no prompt" : "--prompt",
+        "; give --prompt-ids"));
   request.prompt = request.tokenizer->encode_prompt(
       arguments.prompt.empty() ? "\n" : arguments.prompt);
   return request;

@@ -31,7 +31,8 @@ sched::Buffers parse_buffers(const std::string& word) {
   if (!messages || *messages < 0)
     throw InvalidArgument(text(
         "[cli] expected --buffers to be a number, unbounded or rendezvous, got ",
-        in_quotes(word)));
+        in_quotes(word),
+        "; give one of these"));
   return {.messages = *messages};
 }
 

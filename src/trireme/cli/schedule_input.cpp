@@ -70,10 +70,15 @@ std::string read_input(const std::string& path) {
         "[cli] expected a file, got ",
         in_quotes(path),
         std::filesystem::exists(path, error) ? ", which is not a regular file"
-                                             : ", which does not exist"));
+                                             : ", which does not exist",
+        "; correct the path"));
   if (!std::ifstream(path))
-    throw InvalidArgument(
-        text("[cli] expected to read ", in_quotes(path), ", got ", errno_text(errno)));
+    throw InvalidArgument(text(
+        "[cli] expected to read ",
+        in_quotes(path),
+        ", got ",
+        errno_text(errno),
+        "; make it readable"));
   return read_text_file(path).value_or("");
 }
 

@@ -33,8 +33,12 @@ void write_file(const std::string& path, const std::string& content) {
   file << content;
   file.close();
   if (file.fail())
-    throw InvalidArgument(
-        text("[cli] expected to write ", in_quotes(path), ", got ", errno_text(errno)));
+    throw InvalidArgument(text(
+        "[cli] expected to write ",
+        in_quotes(path),
+        ", got ",
+        errno_text(errno),
+        "; name a place that can be written"));
 }
 
 std::string rows_of(const sched::Schedule& schedule) {

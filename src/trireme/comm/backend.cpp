@@ -44,7 +44,8 @@ void register_backend(const std::string& name, BackendFactory factory) {
         in_quotes(name),
         known.factories.contains(name) ? ", which exists already"
         : factory                      ? ""
-                                       : " without a factory"));
+                                       : " without a factory",
+        "; choose another name, or give both"));
   known.factories.emplace(name, std::move(factory));
 }
 
@@ -101,7 +102,9 @@ std::shared_ptr<Engine> start_backend(
   auto engine = factory(context);
   if (!engine)
     throw InvalidArgument(text(
-        "[comm] expected the backend ", in_quotes(name), " to start, got no engine"));
+        "[comm] expected the backend ",
+        in_quotes(name),
+        " to start, got no engine; let its factory return one"));
   return engine;
 }
 

@@ -31,7 +31,8 @@ Channel::Channel(const Group& group, const Edge& edge, const ChannelOptions& opt
         ", got one from ",
         edge.from,
         " to ",
-        edge.to));
+        edge.to,
+        "; correct the edge"));
   if (rank != edge.from && rank != edge.to)
     throw InvalidArgument(text(
         "[comm] expected rank ",
@@ -59,7 +60,7 @@ SendPort& Channel::sender() const {
     throw InvalidArgument(text(
         "[comm] expected rank ",
         impl_->edge.from,
-        " to send on this channel, got its receiver"));
+        " to send on this channel, got its receiver; open one the other way"));
   return *impl_->sender;
 }
 
@@ -68,7 +69,7 @@ ReceivePort& Channel::receiver() const {
     throw InvalidArgument(text(
         "[comm] expected rank ",
         impl_->edge.to,
-        " to receive from this channel, got its sender"));
+        " to receive from this channel, got its sender; open one the other way"));
   return *impl_->receiver;
 }
 

@@ -11,7 +11,8 @@ void check_capacity(const ChannelOptions& options) {
         "[comm] expected capacity_messages from 1 to ",
         kMost,
         ", got ",
-        options.capacity_messages));
+        options.capacity_messages,
+        "; choose one of these"));
 }
 
 std::string channel_full_text(

@@ -64,7 +64,11 @@ uint64_t signature(const Collective& call) {
   constexpr uint64_t kMostCount = (uint64_t{1} << (64 - kCountShift)) - 1;
   if (call.root < -1 || static_cast<uint64_t>(call.root + 1) > kRootMask)
     throw NotSupported(text(
-        "[comm] expected a root from 0 to ", kRootMask - 1, ", got rank ", call.root));
+        "[comm] expected a root from 0 to ",
+        kRootMask - 1,
+        ", got rank ",
+        call.root,
+        "; take a lower rank"));
   if (call.count < 0 || static_cast<uint64_t>(call.count) > kMostCount)
     throw NotSupported(text(
         "[comm] expected at most ",
@@ -110,7 +114,8 @@ std::string describe_mismatch(
   return text(
       "[comm] expected the same call with the same dtype and count on every rank, "
       "got: ",
-      calls);
+      calls,
+      "; make all of them call the same");
 }
 
 std::string rank_list(std::span<const int> ranks) {

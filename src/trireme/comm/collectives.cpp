@@ -27,7 +27,7 @@ void check_parts(
         part.count(),
         " elements, got ",
         whole.count(),
-        " elements"));
+        " elements; resize one of the two"));
 }
 
 PerRank<Piece> parts_of(const Flat& flat, int parts) {
@@ -78,7 +78,8 @@ PerRank<Flat> root_list(
         " ",
         what,
         " at the root, one a rank, got ",
-        list.size()));
+        list.size(),
+        "; give one for each"));
   for (const at::Tensor& tensor : list) {
     const Flat& flat = flats.emplace_back(make(group, call, tensor));
     check_same_dtype(call, flat, like);

@@ -14,7 +14,7 @@ namespace {
 void check_tensor(const Group& group, std::string_view call, const at::Tensor& tensor) {
   if (!tensor.defined())
     throw InvalidArgument(
-        text("[comm] ", call, ": expected a tensor, got an undefined one"));
+        text("[comm] ", call, ": expected a tensor, got an undefined one; give one"));
   if (tensor.layout() != at::kStrided)
     throw InvalidArgument(text(
         "[comm] ",
@@ -79,7 +79,8 @@ void check_root(const Group& group, std::string_view call, int root) {
         ": expected a root from 0 to ",
         group.size() - 1,
         ", got ",
-        root));
+        root,
+        "; give a rank of the group"));
 }
 
 void check_no_overlap(
@@ -117,7 +118,8 @@ void check_same_dtype(std::string_view call, const Flat& a, const Flat& b) {
         ": expected input and output of one dtype, got ",
         dtype_name(a.dtype()),
         " and ",
-        dtype_name(b.dtype())));
+        dtype_name(b.dtype()),
+        "; convert one of them"));
 }
 
 }  // namespace trireme::comm

@@ -66,7 +66,11 @@ bool make_folder(const std::filesystem::path& folder) {
   if (folder.parent_path() == private_root())
     ::mkdir(private_root().c_str(), 0700);
   if (!is_safe(folder))
-    throw InvalidArgument(text(private_root(), " is not a folder of this user"));
+    throw InvalidArgument(text(
+        "[comm] expected ",
+        private_root(),
+        " to be a folder of this user, got another's or a file; remove it, or set "
+        "TRIREME_FLIGHT_DIR"));
   return std::filesystem::create_directories(folder);
 }
 
@@ -171,14 +175,22 @@ void FlightRecorder::dump(int rank, const std::string& reason) const noexcept tr
     out << record.dump(1, ' ', true, nlohmann::json::error_handler_t::replace) << '\n';
     if (!out.flush()) {
       std::filesystem::remove(partial);
-      throw InvalidArgument(text("cannot write ", partial.string()));
+      throw InvalidArgument(text(
+          "[comm] expected to write ",
+          partial.string(),
+          ", got a failure; free room there, or set TRIREME_FLIGHT_DIR"));
     }
   }
   std::error_code error;
   std::filesystem::rename(partial, file, error);
   if (error) {
     std::filesystem::remove(partial);
-    throw InvalidArgument(text("cannot write ", file.string(), ": ", error.message()));
+    throw InvalidArgument(text(
+        "[comm] expected to write ",
+        file.string(),
+        ", got ",
+        error.message(),
+        "; set TRIREME_FLIGHT_DIR to another folder"));
   }
   if (first)
     TRIREME_LOG(warn, "comm") << "what the ranks were doing is in " << folder_

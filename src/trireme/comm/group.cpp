@@ -50,7 +50,9 @@ struct Group::Impl {
 Group::Group(std::shared_ptr<Engine> engine, const GroupOptions& options) {
   if (options.timeout.count() <= 0)
     throw InvalidArgument(text(
-        "[comm] expected a timeout above zero, got ", options.timeout.count(), " ms"));
+        "[comm] expected a timeout above zero, got ",
+        options.timeout.count(),
+        " ms; give a longer one"));
   if (engine)
     impl_ = std::make_shared<Impl>(std::move(engine), options);
 }

@@ -97,7 +97,8 @@ void run_threads(
     const std::function<void(const Group&)>& body,
     const LocalOptions& given) {
   if (ranks < 1)
-    throw InvalidArgument(text("[comm] expected at least one rank, got ", ranks));
+    throw InvalidArgument(text(
+        "[comm] expected at least one rank, got ", ranks, "; give a number above 0"));
   // The ranks share what this thread had for itself.
   const int threads_before = at::get_num_threads();
   LocalOptions options = given;

@@ -25,13 +25,15 @@ void check_axes(const std::vector<MeshAxis>& axes, int ranks) {
       throw InvalidArgument(text(
           "[comm] expected mesh axes with names of their own, got ",
           in_quotes(axis.name),
-          axis.name.empty() ? "" : " twice"));
+          axis.name.empty() ? "" : " twice",
+          "; rename it"));
     if (axis.size < 1)
       throw InvalidArgument(text(
           "[comm] expected at least one rank along ",
           in_quotes(axis.name),
           ", got ",
-          axis.size));
+          axis.size,
+          "; give a number above 0"));
     // Stops before it could overflow: more than there are ranks is wrong anyway.
     product = std::min<int64_t>(product * axis.size, int64_t{1} << 31);
   }
@@ -42,7 +44,8 @@ void check_axes(const std::vector<MeshAxis>& axes, int ranks) {
         ", the number of ranks, got ",
         list(axes),
         ", which makes ",
-        product));
+        product,
+        "; change a size"));
 }
 
 }  // namespace
@@ -76,7 +79,11 @@ size_t Mesh::index_of(std::string_view axis) const {
     if (axes_[i].name == axis)
       return i;
   throw InvalidArgument(text(
-      "[comm] expected a mesh axis out of ", list(axes_), ", got ", in_quotes(axis)));
+      "[comm] expected a mesh axis out of ",
+      list(axes_),
+      ", got ",
+      in_quotes(axis),
+      "; take one of these"));
 }
 
 const Group& Mesh::operator[](std::string_view axis) const {
@@ -94,7 +101,11 @@ int Mesh::coordinate(std::string_view axis) const {
 int Mesh::rank_at(const std::vector<int>& coordinates) const {
   if (coordinates.size() != axes_.size())
     throw InvalidArgument(text(
-        "[comm] expected ", axes_.size(), " coordinates, got ", coordinates.size()));
+        "[comm] expected ",
+        axes_.size(),
+        " coordinates, got ",
+        coordinates.size(),
+        "; give one an axis"));
   int rank = 0;
   for (size_t i = 0; i < axes_.size(); ++i) {
     if (coordinates[i] < 0 || coordinates[i] >= axes_[i].size)
@@ -104,7 +115,8 @@ int Mesh::rank_at(const std::vector<int>& coordinates) const {
           " on ",
           axes_[i].name,
           ", got ",
-          coordinates[i]));
+          coordinates[i],
+          "; give one of these"));
     rank = rank * axes_[i].size + coordinates[i];
   }
   return rank;

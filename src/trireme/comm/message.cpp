@@ -148,7 +148,9 @@ class Reader {
   }
   const std::byte* take(size_t count) {
     if (count > bytes_.size())
-      throw InvalidArgument("[comm] expected a whole message, got one that is cut off");
+      throw InvalidArgument(
+          "[comm] expected a whole message, got one that is cut off; run the same "
+          "build on all ranks");
     const std::byte* start = bytes_.data();
     bytes_ = bytes_.subspan(count);
     return start;
@@ -159,7 +161,9 @@ class Reader {
 };
 
 [[noreturn]] void refuse(const std::string& what) {
-  throw InvalidArgument("[comm] expected a message of this version, got " + what);
+  throw InvalidArgument(
+      "[comm] expected a message of this version, got " + what +
+      "; run the same build on all ranks");
 }
 
 // The bytes of a tensor with these sizes, or an error if they cannot be inside `limit`.

@@ -75,7 +75,8 @@ Work all_gather_uneven(
         "[comm] all_gather_uneven: expected at most ",
         kMostUnevenDims,
         " dims, got ",
-        input.dim()));
+        input.dim(),
+        "; flatten some of them"));
   Engine* engine = &group.engine();
   const auto body = [=, result = &outputs](const Deadline& deadline) {
     // A row: the number of dims, then their sizes.
@@ -123,7 +124,8 @@ Work all_to_all(
         " inputs and outputs, one a rank, got ",
         inputs.size(),
         " and ",
-        outputs.size()));
+        outputs.size(),
+        "; give one for each"));
   PerRank<Flat> from, to;
   for (size_t k = 0; k < ranks; ++k) {
     from.push_back(Flat::input(group, "all_to_all", inputs[k]));

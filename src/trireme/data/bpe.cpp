@@ -15,13 +15,15 @@ constexpr int32_t kGone = -1;
 // Larger vocabularies than any that there is; tables by number stay small.
 constexpr int64_t kMostTokens = 10'000'000;
 
+constexpr const char* kCorrect = "correct the tokenizer's file";
+
 uint64_t key_of(int64_t left, int64_t right) {
   return static_cast<uint64_t>(left) << 32 | static_cast<uint64_t>(right);
 }
 
 template <class... Parts>
-[[noreturn]] void refuse_bpe(const Parts&... parts) {
-  throw InvalidArgument(text("[data] ", parts...));
+[[noreturn]] void refuse_bpe(const char* remedy, const Parts&... parts) {
+  throw InvalidArgument(text("[data] expected ", parts..., "; ", remedy));
 }
 
 /// The heap gives the lowest rank first, and of that the leftmost pair.
@@ -36,7 +38,8 @@ Bpe::Bpe(const BpeOptions& options) : ignore_merges_(options.ignore_merges) {
   for (const auto& [bytes, token] : options.vocab) {
     if (token < 0 || token >= kMostTokens)
       refuse_bpe(
-          "expected tokens numbered from 0 to ",
+          kCorrect,
+          "tokens numbered from 0 to ",
           kMostTokens - 1,
           ", got ",
           token,
@@ -44,7 +47,8 @@ Bpe::Bpe(const BpeOptions& options) : ignore_merges_(options.ignore_merges) {
           in_quotes(bytes));
     if (const auto [other, is_new] = names.emplace(token, bytes); !is_new)
       refuse_bpe(
-          "expected a number for each token, got ",
+          kCorrect,
+          "a number for each token, got ",
           token,
           " for both ",
           in_quotes(other->second),
@@ -63,7 +67,8 @@ Bpe::Bpe(const BpeOptions& options) : ignore_merges_(options.ignore_merges) {
     const auto whole = find(left + right);
     if (!first || !second || !whole)
       refuse_bpe(
-          "expected merges of tokens into tokens, got merge ",
+          kCorrect,
+          "merges of tokens into tokens, got merge ",
           rank,
           ", ",
           in_quotes(left),
@@ -86,18 +91,19 @@ const Bpe::Merge* Bpe::find_merge(int64_t left, int64_t right) const {
 
 void Bpe::begin(std::string_view word, Scratch& scratch) const {
   if (word.size() >= kNone)
-    refuse_bpe("expected words below 4 GiB, got ", word.size(), " bytes");
+    refuse_bpe(
+        "cut the text into parts", "words below 4 GiB, got ", word.size(), " bytes");
   scratch.symbols.clear();
   scratch.heap.clear();
   for (size_t i = 0; i < word.size(); ++i) {
     const auto byte = static_cast<uint8_t>(word[i]);
     if (bytes_[byte] < 0)
       refuse_bpe(
-          "expected text of bytes that the vocabulary has, got byte ",
+          "train the tokenizer with all 256 bytes as its alphabet",
+          "text of bytes that the vocabulary has, got byte ",
           int{byte},
           " in ",
-          in_quotes(word),
-          "; train the tokenizer with all 256 bytes as its alphabet");
+          in_quotes(word));
     scratch.symbols.push_back(
         {bytes_[byte],
          i == 0 ? kNone : static_cast<uint32_t>(i - 1),

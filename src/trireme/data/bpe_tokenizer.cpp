@@ -57,7 +57,8 @@ class TokenTexts {
           token,
           " for ",
           in_quotes(written),
-          is_new ? ", which another token has" : ", which has another number already"));
+          is_new ? ", which another token has" : ", which has another number already",
+          "; correct the file"));
 #endif
   }
 

@@ -31,13 +31,13 @@ inline bool begins_with(std::span<const std::byte> bytes, std::string_view magic
          std::memcmp(bytes.data(), magic.data(), magic.size()) == 0;
 }
 
-/// Throws InvalidArgument with the file and what is wrong with it.
+/// Throws InvalidArgument with the file, and what was expected of it and came.
 template <class... Parts>
 [[noreturn]] void refuse_file(const std::string& file, const Parts&... parts) {
   throw InvalidArgument(text(
       "[data] ",
       in_quotes(file),
-      ": ",
+      ": expected ",
       parts...,
       "; it is damaged, cut off, or of another format"));
 }

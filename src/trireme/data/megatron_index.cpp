@@ -48,19 +48,16 @@ class IndexReader {
 void IndexReader::read_header() {
   constexpr size_t kHeader = 9 + 8 + 1 + 8 + 8;
   if (!begins_with(bytes_, kMegatronMagic))
-    refuse_file(
-        file_, "expected an index that begins with \"MMIDIDX\", got another start");
+    refuse_file(file_, "an index that begins with \"MMIDIDX\", got another start");
   if (bytes_.size() < kHeader)
-    refuse_file(file_, "expected ", kHeader, " bytes of header, got ", bytes_.size());
+    refuse_file(file_, kHeader, " bytes of header, got ", bytes_.size());
   if (const auto version = number_at<uint64_t>(bytes_, 9); version != 1)
-    refuse_file(file_, "expected version 1 of the index, got ", version);
+    refuse_file(file_, "version 1 of the index, got ", version);
   const auto code = number_at<uint8_t>(bytes_, 17);
   const auto type = megatron_type(code);
   if (!type)
     refuse_file(
-        file_,
-        "expected a type of whole numbers (code 1 to 5, or 8), got code ",
-        int{code});
+        file_, "a type of whole numbers (code 1 to 5, or 8), got code ", int{code});
   index_.tokens.type = *type;
   const auto sequences = number_at<uint64_t>(bytes_, 18);
   document_entries_ = number_at<uint64_t>(bytes_, 26);
@@ -73,7 +70,7 @@ void IndexReader::read_header() {
   if (!fits || (room != needed && room != needed + sequences))
     refuse_file(
         file_,
-        "expected the bytes of ",
+        "the bytes of ",
         sequences,
         " sequences and ",
         document_entries_,
@@ -92,11 +89,11 @@ void IndexReader::read_sequences() {
     const auto length = number_at<int32_t>(bytes_, offset_ + i * sizeof(int32_t));
     const auto pointer = number_at<int64_t>(bytes_, pointers + i * sizeof(int64_t));
     if (length < 0)
-      refuse_file(file_, "expected a length for sequence ", i, ", got ", length);
+      refuse_file(file_, "a length for sequence ", i, ", got ", length);
     if (pointer < 0 || static_cast<uint64_t>(pointer) != place)
       refuse_file(
           file_,
-          "expected sequence ",
+          "sequence ",
           i,
           " at byte ",
           place,
@@ -107,7 +104,7 @@ void IndexReader::read_sequences() {
     if (place > bin_bytes_)
       refuse_file(
           file_,
-          "expected sequence ",
+          "sequence ",
           i,
           " to end within the ",
           bin_bytes_,
@@ -118,12 +115,7 @@ void IndexReader::read_sequences() {
 #ifndef TRIREME_PLANTED_BUG
   if (place != bin_bytes_)
     refuse_file(
-        file_,
-        "expected a .bin file of ",
-        place,
-        " bytes, got one of ",
-        bin_bytes_,
-        " bytes");
+        file_, "a .bin file of ", place, " bytes, got one of ", bin_bytes_, " bytes");
 #endif
   index_.tokens.count = static_cast<int64_t>(place / size);
   offset_ = pointers + sequences * sizeof(int64_t);
@@ -136,7 +128,7 @@ void IndexReader::read_documents() {
     if (entry < before || entry > index_.sequences || (i == 0 && entry != 0))
       refuse_file(
           file_,
-          "expected document entries that rise from 0 to ",
+          "document entries that rise from 0 to ",
           index_.sequences,
           ", got ",
           entry,
@@ -147,7 +139,7 @@ void IndexReader::read_documents() {
   if (before != index_.sequences)
     refuse_file(
         file_,
-        "expected the last document to end at sequence ",
+        "the last document to end at sequence ",
         index_.sequences,
         ", got an end at ",
         before);

@@ -19,8 +19,10 @@ uint64_t low_bits(uint64_t number, int bits) {
 Permutation::Permutation(int64_t size, uint64_t seed, uint64_t stream)
     : size_(static_cast<uint64_t>(size)) {
   if (size < 1)
-    throw InvalidArgument(
-        text("[data] expected an order of at least one item, got ", size));
+    throw InvalidArgument(text(
+        "[data] expected an order of at least one item, got ",
+        size,
+        "; give a number above 0"));
   const int bits = std::bit_width(size_ - 1);
   left_bits_ = bits / 2;
   right_bits_ = bits - left_bits_;

@@ -93,10 +93,9 @@ std::string_view foreign_kind(std::span<const std::byte> bytes) {
 
 TokenLayout parse_nano_gpt(uint64_t file_bytes, const std::string& file) {
   if (file_bytes == 0)
-    refuse_file(file, "expected tokens of 2 bytes, got an empty file");
+    refuse_file(file, "tokens of 2 bytes, got an empty file");
   if (file_bytes % 2 != 0)
-    refuse_file(
-        file, "expected tokens of 2 bytes, got an odd size of ", file_bytes, " bytes");
+    refuse_file(file, "tokens of 2 bytes, got an odd size of ", file_bytes, " bytes");
   return {.type = TokenType::U16, .count = static_cast<int64_t>(file_bytes / 2)};
 }
 
@@ -106,17 +105,17 @@ bool is_llm_c(std::span<const std::byte> bytes) {
 
 TokenLayout parse_llm_c(std::span<const std::byte> bytes, const std::string& file) {
   if (bytes.size() < kLlmCHeader)
-    refuse_file(file, "expected ", kLlmCHeader, " bytes of header, got ", bytes.size());
+    refuse_file(file, kLlmCHeader, " bytes of header, got ", bytes.size());
   const LlmCKind* kind = find_llm_c(bytes);
   if (kind == nullptr)
     refuse_file(
         file,
-        "expected llm.c's magic number 20240520 or 20240801, got ",
+        "llm.c's magic number 20240520 or 20240801, got ",
         number_at<int32_t>(bytes, 0));
   if (const auto version = number_at<int32_t>(bytes, 4); version != kind->version)
     refuse_file(
         file,
-        "expected version ",
+        "version ",
         kind->version,
         " with the magic number ",
         kind->magic,
@@ -127,7 +126,7 @@ TokenLayout parse_llm_c(std::span<const std::byte> bytes, const std::string& fil
   if (count < 1 || static_cast<uint64_t>(count) * bytes_of(kind->type) != body)
     refuse_file(
         file,
-        "expected as many tokens of ",
+        "as many tokens of ",
         bytes_of(kind->type),
         " bytes as the header says, ",
         count,

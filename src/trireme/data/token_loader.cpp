@@ -18,40 +18,40 @@ namespace trireme::data {
 namespace {
 
 template <class... Parts>
-[[noreturn]] void refuse_loading(const Parts&... parts) {
-  throw InvalidArgument(text("[data] ", parts...));
+[[noreturn]] void refuse_loading(const char* remedy, const Parts&... parts) {
+  throw InvalidArgument(text("[data] expected ", parts..., "; ", remedy));
 }
 
 int64_t checked_windows(const TokenFile& file, const TokenLoaderOptions& options) {
   if (options.ranks < 1 || options.rank < 0 || options.rank >= options.ranks)
     refuse_loading(
-        "expected a rank below the number of ranks, got rank ",
+        "take both from the data parallel group",
+        "a rank below the number of ranks, got rank ",
         options.rank,
         " of ",
-        options.ranks,
-        "; take both from the data parallel group");
+        options.ranks);
   if (options.global_batch < 1 || options.global_batch % options.ranks != 0)
     refuse_loading(
-        "expected a global batch that ",
+        "make it a multiple of the ranks",
+        "a global batch that ",
         options.ranks,
         " ranks can share evenly, got ",
         options.global_batch,
-        " samples; make it a multiple of the ranks");
+        " samples");
   if (options.prefetch < 0 || options.prefetch > 1024)
     refuse_loading(
-        "expected to make 0 to 1024 batches ahead, got ",
-        options.prefetch,
-        "; 2 is enough");
+        "2 is enough", "to make 0 to 1024 batches ahead, got ", options.prefetch);
   const int64_t windows = count_windows(file.size(), options.sequence_length);
   if (windows < 1)
     refuse_loading(
-        "expected at least ",
+        "give more data or a smaller sequence length",
+        "at least ",
         options.sequence_length,
         " tokens and one more for a sample, got ",
         file.size(),
         " (",
         file.describe(),
-        "); give more data or a smaller sequence length");
+        ")");
   return windows;
 }
 
@@ -83,7 +83,8 @@ class BatchMaker {
 
 TokenBatch BatchMaker::make(int64_t step) {
   if (step > last_step())
-    refuse_loading("expected a step up to ", last_step(), ", got ", step);
+    refuse_loading(
+        "start at an earlier one", "a step up to ", last_step(), ", got ", step);
   const int64_t length = options_.sequence_length;
   const int64_t count = options_.global_batch / options_.ranks;
   TokenBatch batch{
@@ -232,11 +233,11 @@ int64_t TokenLoader::position() const {
 void TokenLoader::seek(int64_t step) {
   if (step < 0 || step > state_->maker.last_step())
     refuse_loading(
-        "expected a step from 0 to ",
+        "seek to what position() gave",
+        "a step from 0 to ",
         state_->maker.last_step(),
         ", got ",
-        step,
-        "; seek to what position() gave");
+        step);
   state_->go_to(step);
 }
 

@@ -49,7 +49,8 @@ TokenPiece encode_file(
     return encode_file<uint32_t>(path, tokenizer, ending);
   throw NotSupported(text(
       "[data] expected a vocabulary of at most 2^32 tokens, got ",
-      tokenizer.vocab_size()));
+      tokenizer.vocab_size(),
+      "; take another tokenizer"));
 }
 
 TokenPiece map_file(const fs::path& path) {

@@ -15,8 +15,10 @@ int64_t count_windows(int64_t tokens, int64_t length) {
 
 SampleOrder::SampleOrder(const SampleOrderOptions& options) : options_(options) {
   if (options.windows < 1)
-    throw InvalidArgument(
-        text("[data] expected at least one window to order, got ", options.windows));
+    throw InvalidArgument(text(
+        "[data] expected at least one window to order, got ",
+        options.windows,
+        "; give a number above 0"));
 }
 
 int64_t SampleOrder::window(int64_t sample) {

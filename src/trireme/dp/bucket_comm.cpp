@@ -17,6 +17,20 @@ namespace trireme::dp {
 
 using comm::ReduceOp;
 
+namespace {
+
+// This thread's number, for a thread of its own. In a process that was forked off,
+// torch makes its pool anew at the first call that sets the number; two threads that
+// make that call at once get none ("Invalid thread pool!"), so it is made here, before
+// they start.
+int threads_to_inherit() {
+  const int threads = at::get_num_threads();
+  at::set_num_threads(threads);
+  return threads;
+}
+
+}  // namespace
+
 BucketComm::BucketComm(
     const comm::Group& group,
     const std::vector<Parameter>& parameters,
@@ -28,7 +42,7 @@ BucketComm::BucketComm(
       riders_(riders),
       notes_(group, parameters),
       worker_(
-          [rank = group.rank(), size = group.size(), threads = at::get_num_threads()] {
+          [rank = group.rank(), size = group.size(), threads = threads_to_inherit()] {
             set_log_rank(rank, size);
             at::set_num_threads(threads);  // each thread has its own number
           },

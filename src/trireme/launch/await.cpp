@@ -121,7 +121,8 @@ SignalScope::SignalScope() : before_(ProcessState::now()) {
   fd_ = ::signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
   if (fd_ < 0) {
     ::pthread_sigmask(SIG_SETMASK, &before_.signals, nullptr);
-    throw Error(text("[launch] expected a signalfd, got ", errno_text(errno)));
+    throw Error(text(
+        "[launch] expected a signalfd, got ", errno_text(errno), "; raise ulimit -n"));
   }
 }
 

@@ -65,7 +65,8 @@ ChildProcess::ChildProcess(const ChildStart& start)
       "[launch] expected to run ",
       in_quotes(start.command.empty() ? "" : start.command[0]),
       ", got ",
-      errno_text(code)));
+      errno_text(code),
+      "; check the file, and ulimit -u"));
 }
 
 ChildProcess::ChildProcess(ChildProcess&& other) noexcept

@@ -41,21 +41,23 @@ void check(const Options& options) {
         options.max_restarts,
         " and ",
         options.grace.count(),
-        " ms"));
+        " ms; give numbers from 0"));
   for (const StreamChoice* choice : {&options.redirects, &options.tee})
     if (!choice->ranks.empty() && choice->ranks.rbegin()->first >= options.ranks)
       throw InvalidArgument(text(
           "[launch] expected redirects and tee for ranks below ",
           options.ranks,
           ", got one for rank ",
-          choice->ranks.rbegin()->first));
+          choice->ranks.rbegin()->first,
+          "; drop it, or start more ranks"));
   constexpr int kMostPort = 65535;
   if (options.master_port < 0 || options.master_port > kMostPort)
     throw InvalidArgument(text(
         "[launch] expected master_port from 1 to ",
         kMostPort,
         ", or 0 for a free one, got ",
-        options.master_port));
+        options.master_port,
+        "; choose one of these"));
 }
 
 // While it lives, descriptors 0 to 2 are open: a pipe of ours that took the place of a
@@ -154,7 +156,8 @@ Outcome run(const Options& options, RankBody body) {
   plan.state = signals.before();
   int ends[2];
   if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0)
-    throw Error(text("[launch] expected a socket, got ", errno_text(errno)));
+    throw Error(text(
+        "[launch] expected a socket, got ", errno_text(errno), "; raise ulimit -n"));
   std::cout.flush();
   std::cerr.flush();
   std::fflush(nullptr);
@@ -168,8 +171,10 @@ Outcome run(const Options& options, RankBody body) {
   ::close(ends[1]);
   if (keeper < 0) {
     ::close(ends[0]);
-    throw Error(
-        text("[launch] expected a process for the job, got ", errno_text(code)));
+    throw Error(text(
+        "[launch] expected a process for the job, got ",
+        errno_text(code),
+        "; raise ulimit -u, or free memory"));
   }
   return await_outcome({.keeper = keeper, .socket = ends[0], .signals = signals.fd()});
 }

@@ -53,7 +53,8 @@ StreamChoice parse_stream_choice(std::string_view option, std::string_view value
           option,
           " to be 0 (none), 1 (stdout), 2 (stderr), 3 (both) or a list by rank as "
           "0:3,1:2, got ",
-          in_quotes(value)));
+          in_quotes(value),
+          "; give one of these"));
     if (comma == std::string_view::npos)
       return choice;
     rest.remove_prefix(comma + 1);

@@ -23,9 +23,17 @@ std::string obstacle(const std::string& file) {
   return {};
 }
 
-[[noreturn]] void refuse(const std::string& name, const std::string& got) {
+[[noreturn]] void refuse(
+    const std::string& name,
+    const std::string& got,
+    const std::string& remedy = "correct the name or the path") {
   throw InvalidArgument(text(
-      "[launch] expected a program that can be run, got ", in_quotes(name), ": ", got));
+      "[launch] expected a program that can be run, got ",
+      in_quotes(name),
+      ": ",
+      got,
+      "; ",
+      remedy));
 }
 
 }  // namespace
@@ -46,10 +54,10 @@ std::string find_program(const std::string& name, std::string_view path) {
     path.remove_prefix(std::min(colon + 1, path.size()));
   }
   const bool here = !name.empty() && obstacle("./" + name).empty();
-  refuse(
-      name,
-      here ? text("it is not in PATH; for the one in this folder write ./", name)
-           : text("it is not in PATH"));
+  if (here)
+    refuse(
+        name, "it is not in PATH", text("for the one in this folder write ./", name));
+  refuse(name, "it is not in PATH");
 }
 
 }  // namespace trireme::launch

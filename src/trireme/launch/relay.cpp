@@ -25,7 +25,8 @@ void write_all(int file, std::string_view bytes) {
 
 Relay::Relay() : epoll_(::epoll_create1(EPOLL_CLOEXEC)) {
   if (epoll_ < 0)
-    throw Error(text("[launch] expected an epoll, got ", errno_text(errno)));
+    throw Error(text(
+        "[launch] expected an epoll, got ", errno_text(errno), "; raise ulimit -n"));
 }
 
 Relay::~Relay() {
@@ -44,7 +45,10 @@ void Relay::add(int rank, bool err, int pipe, StreamTarget target) {
   event.events = EPOLLIN;
   event.data.ptr = &stream;  // a map's elements stay where they are
   if (::epoll_ctl(epoll_, EPOLL_CTL_ADD, pipe, &event) != 0)
-    throw Error(text("[launch] expected to watch a pipe, got ", errno_text(errno)));
+    throw Error(text(
+        "[launch] expected to watch a pipe, got ",
+        errno_text(errno),
+        "; raise fs.epoll.max_user_watches"));
 }
 
 void Relay::pass_on() {

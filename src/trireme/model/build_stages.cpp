@@ -27,7 +27,7 @@ void check_ranges(const ModelPlan& plan, std::vector<LayerRange> ranges) {
           range.first,
           ", ",
           range.last,
-          ")"));
+          "); correct that range"));
     end = range.last;
   }
 }
@@ -35,10 +35,14 @@ void check_ranges(const ModelPlan& plan, std::vector<LayerRange> ranges) {
 void check_options(const BuildOptions& options) {
   if (!c10::isFloatingType(options.dtype))
     throw InvalidArgument(text(
-        "[model] expected a floating-point dtype for parameters, got ", options.dtype));
+        "[model] expected a floating-point dtype for parameters, got ",
+        options.dtype,
+        "; take float32 or bfloat16"));
   if (options.dropout && !(*options.dropout >= 0 && *options.dropout < 1))
-    throw InvalidArgument(
-        text("[model] expected a dropout in [0, 1), got ", *options.dropout));
+    throw InvalidArgument(text(
+        "[model] expected a dropout in [0, 1), got ",
+        *options.dropout,
+        "; give a share below 1"));
 }
 
 // Where each parameter is, by name.
@@ -86,7 +90,8 @@ std::vector<pipe::Tied> tied_places(
       if (found == stages.end())
         throw InvalidArgument(text(
             "[model] expected the stages of all layers, got none that has the tied ",
-            in_quotes(name)));
+            in_quotes(name),
+            "; give the ranges of all stages"));
       // One tensor has one name in a stage.
       const bool known =
           std::any_of(tied.places.begin(), tied.places.end(), [&](const auto& place) {

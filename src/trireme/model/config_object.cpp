@@ -41,15 +41,20 @@ ConfigObject ConfigObject::parse(std::string_view json, std::string where) {
       },
       /*allow_exceptions=*/false);
   if (too_deep)
-    throw InvalidArgument(
-        text("[model] ", where, ": expected at most ", kDeepest, " levels, got more"));
+    throw InvalidArgument(text(
+        "[model] ",
+        where,
+        ": expected at most ",
+        kDeepest,
+        " levels, got more; correct the file"));
   if (!parsed.is_object())
     throw InvalidArgument(text(
         "[model] ",
         where,
         ": expected a JSON object, got ",
         parsed.is_discarded() ? text("what is no JSON: ", in_quotes(json))
-                              : text("a ", parsed.type_name())));
+                              : text("a ", parsed.type_name()),
+        "; correct the file"));
   return {
       std::make_shared<const Content>(Content{std::move(parsed)}), std::move(where)};
 }
@@ -137,13 +142,21 @@ void ConfigObject::refuse(const std::string& key, const std::string& wanted) con
       "\" to be ",
       wanted,
       ", got ",
-      shown(key)));
+      shown(key),
+      "; correct it"));
 }
 
 void ConfigObject::not_supported(
     const std::string& key, const std::string& remedy) const {
   throw NotSupported(text(
-      "[model] ", where_, ": \"", key, "\": ", shown(key), " is not known; ", remedy));
+      "[model] ",
+      where_,
+      ": expected a known \"",
+      key,
+      "\", got ",
+      shown(key),
+      "; ",
+      remedy));
 }
 
 ConfigObject ConfigObject::with(
@@ -174,8 +187,8 @@ std::string ConfigObject::dump() const {
 
 void check_at_least_one(const char* key, int64_t value) {
   if (value < 1)
-    throw InvalidArgument(
-        text("[model] expected \"", key, "\" of at least 1, got ", value));
+    throw InvalidArgument(text(
+        "[model] expected \"", key, "\" of at least 1, got ", value, "; correct it"));
 }
 
 void check_divides(const char* key, int64_t value, const char* part_key, int64_t part) {
@@ -188,7 +201,8 @@ void check_divides(const char* key, int64_t value, const char* part_key, int64_t
         "\" divides, got ",
         value,
         " and ",
-        part));
+        part,
+        "; change one of them"));
 }
 
 }  // namespace trireme::model

@@ -21,7 +21,7 @@ pipe::Layer make_layer(const CustomLayer& custom, const BuildOptions& options) {
     throw InvalidArgument(text(
         "[model] expected a layer with a function from the maker of ",
         in_quotes(custom.name),
-        ", got none"));
+        ", got none; return one with .forward"));
   return layer;
 }
 
@@ -47,7 +47,8 @@ LayerPlan plan_layer(const CustomLayer& custom, const Initialiser& initialise) {
     throw InvalidArgument(text(
         "[model] expected a name and a function for each layer, got ",
         in_quotes(custom.name),
-        custom.make ? "" : " without a function"));
+        custom.make ? "" : " without a function",
+        "; give both"));
   LayerPlan plan{.name = custom.name, .work = custom.work};
   plan.output_elements_per_token = custom.output_elements_per_token;
   for (const auto& [name, tensor] : pipe::parameters({make_layer(custom, {})}))
@@ -80,7 +81,8 @@ void check_names(const ModelPlan& plan) {
       if (!parameters.contains(name))
         throw InvalidArgument(text(
             "[model] expected tied parameters that layers have, got ",
-            in_quotes(name)));
+            in_quotes(name),
+            "; correct the name"));
 }
 
 }  // namespace
@@ -98,9 +100,10 @@ void initialise_by_shape(
 
 ModelPlan plan_of_layers(const CustomModel& model) {
   if (model.layers.empty())
-    throw InvalidArgument("[model] expected at least one layer, got none");
+    throw InvalidArgument("[model] expected at least one layer, got none; add one");
   if (!model.initialise)
-    throw InvalidArgument("[model] expected a function for first values, got none");
+    throw InvalidArgument(
+        "[model] expected a function for first values, got none; give one");
   ModelPlan plan{
       .type = model.type,
       .config_json = model.config_json,

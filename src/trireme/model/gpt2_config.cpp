@@ -95,13 +95,15 @@ void check(const Gpt2Config& config) {
           "[model] expected \"resid_pdrop\", \"embd_pdrop\" and \"attn_pdrop\" in [0, "
           "1), "
           "got ",
-          p));
+          p,
+          "; give a share below 1"));
   if (!find_activation(config.activation_function))
     throw NotSupported(text(
         "[model] \"activation_function\": expected one of ",
         activation_names(),
         ", got ",
-        in_quotes(config.activation_function)));
+        in_quotes(config.activation_function),
+        "; take one of these"));
 }
 
 }  // namespace trireme::model

@@ -96,7 +96,8 @@ void check_sizes(const LlamaConfig& config) {
   if (config.size_of_head() % 2 != 0)
     throw InvalidArgument(text(
         "[model] expected an even \"head_dim\", whose halves are turned, got ",
-        config.size_of_head()));
+        config.size_of_head(),
+        "; change \"head_dim\" or \"num_attention_heads\""));
 }
 
 }  // namespace
@@ -151,7 +152,8 @@ void check(const LlamaConfig& config) {
   if (!(config.attention_dropout >= 0 && config.attention_dropout < 1))
     throw InvalidArgument(text(
         "[model] expected \"attention_dropout\" in [0, 1), got ",
-        config.attention_dropout));
+        config.attention_dropout,
+        "; give a share below 1"));
   const RopeScaling& scaling = config.rope_scaling;
   if (scaling.rope_type == "llama3" &&
       scaling.high_freq_factor <= scaling.low_freq_factor)
@@ -159,13 +161,15 @@ void check(const LlamaConfig& config) {
         "[model] expected \"high_freq_factor\" above \"low_freq_factor\", got ",
         scaling.high_freq_factor,
         " and ",
-        scaling.low_freq_factor));
+        scaling.low_freq_factor,
+        "; raise the one or lower the other"));
   if (!find_activation(config.hidden_act))
     throw NotSupported(text(
         "[model] \"hidden_act\": expected one of ",
         activation_names(),
         ", got ",
-        in_quotes(config.hidden_act)));
+        in_quotes(config.hidden_act),
+        "; take one of these"));
 }
 
 }  // namespace trireme::model

@@ -40,7 +40,8 @@ std::string dtype_name(at::ScalarType dtype) {
     default:
       throw InvalidArgument(text(
           "[model] expected weights in float32, bfloat16, float16 or float64, got ",
-          dtype));
+          dtype,
+          "; convert them"));
   }
 }
 
@@ -78,7 +79,7 @@ ModelPlan plan_model(const std::string& config_json) {
 void register_model(const std::string& type, Planner planner) {
   if (type.empty() || !planner)
     throw InvalidArgument(
-        "[model] expected a type and a planner to register, got none");
+        "[model] expected a type and a planner to register, got none; give both");
   const std::lock_guard lock(registry().mutex);
   if (!registry().planners.emplace(type, std::move(planner)).second)
     throw InvalidArgument(text(

@@ -35,7 +35,8 @@ at::Tensor SharedParameters::make(
           " and ",
           in_quotes(first),
           " of ",
-          found->second.sizes()));
+          found->second.sizes(),
+          "; make them alike, or untie them"));
     return found->second;
   }
   const at::Tensor made = make_value(plan, first, options);

@@ -32,7 +32,8 @@ void check_tokens(const at::Tensor& ids) {
        ids.scalar_type() != at::ScalarType::Int))
     throw InvalidArgument(text(
         "[model] expected tokens [sequences, length] of int64, got ",
-        ids.defined() ? text(ids.scalar_type(), " ", ids.sizes()) : "none"));
+        ids.defined() ? text(ids.scalar_type(), " ", ids.sizes()) : "none",
+        "; convert or reshape them"));
 }
 
 void check_positions(int64_t length, int64_t most, const char* key) {

@@ -32,7 +32,7 @@ Layer one_tensor_layer(
       throw InvalidArgument(text(
           "[pipe] layer \"",
           name,
-          "\" takes one tensor, got ",
+          "\": expected one tensor, got ",
           inputs.size(),
           "; make it a function of Tensors, or return one tensor from what is before"));
     return {forward(inputs[0])};
@@ -42,7 +42,7 @@ Layer one_tensor_layer(
 
 void check_layers(const LayerList& layers) {
   if (layers.empty())
-    throw InvalidArgument("[pipe] expected at least one layer, got none");
+    throw InvalidArgument("[pipe] expected at least one layer, got none; add one");
   std::set<std::string> names;
   for (const Layer& each : layers) {
     if (!each.forward)

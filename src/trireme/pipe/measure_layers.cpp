@@ -197,7 +197,8 @@ std::vector<sched::LayerCosts> measure_layers(
         "[pipe] expected at least 1 round and no less than 0 to warm up, got ",
         options.rounds,
         " and ",
-        options.warmup));
+        options.warmup,
+        "; change these numbers"));
   const KeepState keep(layers);
   const c10::AutoGradMode with_grad(true);
   std::vector<sched::LayerCosts> costs;

@@ -167,8 +167,10 @@ class Column {
 std::vector<Tensors> split(
     const Tensors& batch, int microbatches, const std::vector<SplitSpec>& specs) {
   if (microbatches < 1)
-    throw InvalidArgument(
-        text("[pipe] expected at least 1 microbatch, got ", microbatches));
+    throw InvalidArgument(text(
+        "[pipe] expected at least 1 microbatch, got ",
+        microbatches,
+        "; give a number above 0"));
   check_spec_count(specs.size(), batch.size());
   std::vector<Tensors> out(static_cast<size_t>(microbatches));
   for (size_t i = 0; i < batch.size(); ++i) {
@@ -182,7 +184,9 @@ std::vector<Tensors> split(
 
 Tensors merge(const std::vector<Tensors>& chunks, const std::vector<MergeSpec>& specs) {
   if (chunks.empty())
-    throw InvalidArgument("[pipe] expected at least 1 chunk to merge, got none");
+    throw InvalidArgument(
+        "[pipe] expected at least 1 chunk to merge, got none; give what the "
+        "microbatches made");
   const size_t tensors = chunks[0].size();
   for (size_t i = 1; i < chunks.size(); ++i)
     if (chunks[i].size() != tensors)

@@ -90,7 +90,8 @@ class FunctionStage : public StageModule {
         parameters_(std::move(parameters)),
         buffers_(std::move(buffers)) {
     if (!forward_)
-      throw InvalidArgument("[pipe] expected a function for a stage, got none");
+      throw InvalidArgument(
+          "[pipe] expected a function for a stage, got none; give one");
     std::set<std::string> names;
     for (const NamedTensors* tensors : {&parameters_, &buffers_})
       for (const auto& [name, tensor] : *tensors)
@@ -108,10 +109,13 @@ class FunctionStage : public StageModule {
       throw InvalidArgument(text(
           "[pipe] expected tensors of a stage with names of their own, got \"",
           name,
-          name.empty() ? "\"" : "\" twice"));
+          name.empty() ? "\"" : "\" twice",
+          "; rename it"));
     if (!tensor.defined())
       throw InvalidArgument(text(
-          "[pipe] expected a tensor \"", name, "\" of a stage, got an undefined one"));
+          "[pipe] expected a tensor \"",
+          name,
+          "\" of a stage, got an undefined one; make it, or leave it out"));
     if (!tensor.is_leaf())
       throw InvalidArgument(text(
           "[pipe] expected a leaf for \"",

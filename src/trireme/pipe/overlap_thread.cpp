@@ -29,8 +29,13 @@ OverlapThread::~OverlapThread() {
 
 void OverlapThread::run_both(
     const std::function<void()>& here, const std::function<void()>& there) {
-  if (!thread_.joinable())
-    thread_ = std::thread(&OverlapThread::loop, this, at::get_num_threads());
+  if (!thread_.joinable()) {
+    const int threads = at::get_num_threads();
+    // Here first: after a fork, torch's pool is made anew by the first call, and not
+    // for two threads at once.
+    at::set_num_threads(threads);
+    thread_ = std::thread(&OverlapThread::loop, this, threads);
+  }
   // The other half has the caller's settings (grad mode, autocast, dispatch keys) and
   // charges its memory to the same rank.
   const at::ThreadLocalState state;

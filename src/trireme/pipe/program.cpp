@@ -92,7 +92,8 @@ Program make_program(sched::Schedule schedule, const ProgramOptions& options) {
         "[pipe] expected a schedule that cannot lock up, got ",
         schedule.name,
         ": ",
-        proof.why));
+        proof.why,
+        "; reorder these actions"));
   Program program{
       .schedule = std::move(lowered),
       .channels = sched::ChannelMap(schedule),

@@ -66,7 +66,8 @@ void check_ranges(const LayerList& layers, const std::vector<LayerRange>& ranges
           ") for stage ",
           stage,
           ", which must begin at ",
-          at));
+          at,
+          "; correct that range"));
     at = range.last;
   }
   if (at != static_cast<int>(layers.size()))
@@ -74,7 +75,8 @@ void check_ranges(const LayerList& layers, const std::vector<LayerRange>& ranges
         "[pipe] expected ranges of all ",
         layers.size(),
         " layers, got those up to ",
-        at));
+        at,
+        "; add the rest"));
 }
 
 // A tensor in two stages would be trained as two, and silently so.

@@ -23,7 +23,8 @@ const ParameterShape* find(
         ": expected a stage in [0, ",
         stages,
         "), got ",
-        place.stage));
+        place.stage,
+        "; correct the stage"));
   const auto stage = known.find(place.stage);
   if (stage == known.end())
     return nullptr;

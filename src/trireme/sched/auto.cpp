@@ -188,7 +188,8 @@ AutoResult make_auto(
         " stages, got ",
         size.ranks,
         " ranks with ",
-        V));
+        V,
+        "; change the number of ranks or of stages a rank"));
   std::optional<AutoResult> best;
   for (const StageMap map : {StageMap::Loop, StageMap::V}) {
     if (map == StageMap::V && V == 1)

@@ -48,7 +48,8 @@ struct ErrorFinder : nlohmann::detail::json_sax_acceptor<Json> {
       ", column ",
       column,
       ": expected JSON, got text that is not: ",
-      escaped(error.reason)));
+      escaped(error.reason),
+      "; correct the file"));
 }
 
 // JSON has quotes of its own.
@@ -118,8 +119,14 @@ class Fields {
   }
 
   [[noreturn]] void refuse(const std::string& wanted, const std::string& got) const {
-    throw InvalidArgument(
-        text("[sched] ", where_, ": expected ", wanted, ", got ", shortened(got)));
+    throw InvalidArgument(text(
+        "[sched] ",
+        where_,
+        ": expected ",
+        wanted,
+        ", got ",
+        shortened(got),
+        "; correct the file"));
   }
 
  private:

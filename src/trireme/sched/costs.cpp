@@ -15,7 +15,11 @@ template <class... What>
 void check_number(double value, const What&... what) {
   if (!std::isfinite(value) || value < 0)
     throw InvalidArgument(text(
-        "[sched] expected ", what..., " to be a number of at least 0, got ", value));
+        "[sched] expected ",
+        what...,
+        " to be a number of at least 0, got ",
+        value,
+        "; correct it"));
 }
 
 void check_stage(const StageCosts& costs, size_t stage) {
@@ -35,7 +39,8 @@ void check_link(const Link& link, const Name&... name) {
         "[sched] expected the bandwidth of ",
         name...,
         " to be above 0, got ",
-        link.bandwidth));
+        link.bandwidth,
+        "; correct it"));
 }
 
 }  // namespace
@@ -46,7 +51,8 @@ void check_costs(const Costs& costs, int stages, int ranks) {
         "[sched] expected the costs of ",
         stages,
         " stages (or of one, for all), got ",
-        costs.stages.size()));
+        costs.stages.size(),
+        "; give as many"));
   for (size_t i = 0; i < costs.stages.size(); ++i)
     check_stage(costs.stages[i], i);
   check_link(costs.link, "the links");
@@ -64,13 +70,16 @@ void check_costs(const Costs& costs, int stages, int ranks) {
           " from rank ",
           link.from,
           " to ",
-          link.to));
+          link.to,
+          "; correct or drop it"));
   }
   check_number(costs.message_bytes, "message_bytes");
   check_number(costs.overlap_gain, "overlap_gain");
   if (costs.overlap_gain > 1)
-    throw InvalidArgument(
-        text("[sched] expected overlap_gain from 0 to 1, got ", costs.overlap_gain));
+    throw InvalidArgument(text(
+        "[sched] expected overlap_gain from 0 to 1, got ",
+        costs.overlap_gain,
+        "; give a share"));
 }
 
 double cost_of(const Action& action, const Costs& costs) {

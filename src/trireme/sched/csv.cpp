@@ -101,7 +101,15 @@ class CsvReader {
     auto& owners = schedule_.rank_of_stage;
     // A stage number beyond all cells of a file cannot be right, and would take memory.
     if (stage > kMostStages)
-      refuse(schedule_.name, cell_, text("stage ", stage, " is too large"));
+      refuse(
+          schedule_.name,
+          cell_,
+          text(
+              "expected stages up to ",
+              kMostStages,
+              ", got ",
+              stage,
+              "; correct its number"));
     if (stage >= owners.size())
       owners.resize(stage + 1, -1);
     if (owners[stage] < 0)
@@ -112,13 +120,15 @@ class CsvReader {
           schedule_.name,
           cell_,
           text(
-              "stage ",
+              "expected stage ",
               stage,
-              " belongs to rank ",
+              " on rank ",
               owners[stage],
               " (line ",
               owners[stage] + 1,
-              ") already; a stage has one rank"));
+              ") alone, got it on rank ",
+              rank,
+              "; leave it to one of them"));
 #endif
     schedule_.microbatches = std::max(schedule_.microbatches, action.microbatch() + 1);
   }
@@ -128,7 +138,8 @@ class CsvReader {
       throw InvalidArgument(text(
           "[sched] ",
           escaped(schedule_.name),
-          ": expected a row of actions for each rank, got an empty file"));
+          ": expected a row of actions for each rank, got an empty file; write one "
+          "line a rank"));
     const auto& owners = schedule_.rank_of_stage;
     const auto missing = std::find(owners.begin(), owners.end(), -1);
     if (missing != owners.end())
@@ -138,7 +149,8 @@ class CsvReader {
           ": expected stages 0 to ",
           owners.size() - 1,
           ", got no action of stage ",
-          missing - owners.begin()));
+          missing - owners.begin(),
+          "; number the stages without gaps"));
   }
 
   static constexpr size_t kMostStages = 1 << 22;

@@ -189,12 +189,13 @@ const Maker& find_maker(std::string_view name) {
     names.emplace_back(maker.info.name);
   }
   names.emplace_back(kAuto.name);
+  const std::string meant = did_you_mean(name, names);
   throw InvalidArgument(text(
       "[sched] expected the name of a schedule (",
       list,
       ", or Auto), got ",
       in_quotes(name),
-      did_you_mean(name, names)));
+      meant.empty() ? "; take one of these" : meant));
 }
 
 void check_range(const char* what, int64_t value, int64_t least, int64_t most) {

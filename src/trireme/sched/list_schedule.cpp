@@ -212,7 +212,8 @@ void check_problem(const OrderProblem& problem) {
         "[sched] expected at least one stage and one microbatch, got ",
         stages,
         " and ",
-        problem.microbatches));
+        problem.microbatches,
+        "; give at least 1 of each"));
   constexpr int64_t kMost = 1 << 20;
   if (stages * problem.microbatches > kMost)
     throw InvalidArgument(text(
@@ -224,12 +225,17 @@ void check_problem(const OrderProblem& problem) {
   for (const int rank : owners)
     if (rank < 0 || rank >= stages)
       throw InvalidArgument(text(
-          "[sched] expected stages on ranks 0 to ", stages - 1, ", got rank ", rank));
+          "[sched] expected stages on ranks 0 to ",
+          stages - 1,
+          ", got rank ",
+          rank,
+          "; correct rank_of_stage"));
   check_costs(problem.costs, static_cast<int>(stages), count_ranks(owners));
   if (std::isnan(problem.memory_limit) || problem.memory_limit < 0)
     throw InvalidArgument(text(
         "[sched] expected a memory limit of at least 0 bytes, got ",
-        problem.memory_limit));
+        problem.memory_limit,
+        "; give a number from 0, or infinity for none"));
 }
 
 std::optional<Schedule> list_schedule(

@@ -134,11 +134,12 @@ Schedule lower(const Schedule& schedule, const LowerOptions& options) {
   if (schedule.lowered)
     throw InvalidArgument(
         "[sched] expected a compute-only schedule to lower, got one that has sends and "
-        "receives already");
+        "receives already; lower it only once");
   if (options.max_active_stages < 1)
     throw InvalidArgument(text(
         "[sched] expected max_active_stages of at least 1, got ",
-        options.max_active_stages));
+        options.max_active_stages,
+        "; give a number above 0"));
   validate(schedule);
   Schedule out = schedule;
   for (auto& list : out.actions) {

@@ -99,24 +99,33 @@ void check(
         costs.size(),
         " layers for ",
         rank_of_stage.size(),
-        " stages"));
+        " stages; take fewer stages"));
   for (const double cost : costs)
     if (!(cost >= 0) || std::isinf(cost))
       throw InvalidArgument(text(
           "[sched] expected costs of layers that are numbers of at least 0, got ",
-          cost));
+          cost,
+          "; correct that cost"));
   for (const int rank : rank_of_stage)
     if (rank < 0)
-      throw InvalidArgument(
-          text("[sched] expected ranks of stages of at least 0, got ", rank));
+      throw InvalidArgument(text(
+          "[sched] expected ranks of stages of at least 0, got ",
+          rank,
+          "; correct rank_of_stage"));
   const int ranks = count_ranks(rank_of_stage);
   if (!speeds.empty() && static_cast<int>(speeds.size()) != ranks)
-    throw InvalidArgument(
-        text("[sched] expected the speeds of ", ranks, " ranks, got ", speeds.size()));
+    throw InvalidArgument(text(
+        "[sched] expected the speeds of ",
+        ranks,
+        " ranks, got ",
+        speeds.size(),
+        "; give one a rank"));
   for (const double speed : speeds)
     if (!(speed > 0) || std::isinf(speed))
-      throw InvalidArgument(
-          text("[sched] expected speeds of ranks above 0, got ", speed));
+      throw InvalidArgument(text(
+          "[sched] expected speeds of ranks above 0, got ",
+          speed,
+          "; correct that speed"));
 }
 
 // Makes the largest share smaller and smaller, from a first cut on: halves while that
@@ -183,7 +192,7 @@ double bottleneck(
         costs.size(),
         " in order, got ",
         ranges.size(),
-        " that are not"));
+        " that are not; cut the layers anew with partition()"));
   const Cutter cutter(costs, rank_of_stage, speeds);
   return cutter.there_and_back() ? cutter.longest_rank(ranges)
                                  : cutter.longest_stage(ranges);

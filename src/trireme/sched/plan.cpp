@@ -99,7 +99,8 @@ class Planner {
           " layers for ",
           request_.ranks,
           " ranks, got ",
-          layers_.size()));
+          layers_.size(),
+          "; take fewer ranks"));
     std::stable_sort(
         entries_.begin(), entries_.end(), [](const PlanEntry& a, const PlanEntry& b) {
           if (a.fits != b.fits)
@@ -231,18 +232,23 @@ Plan plan(const PlanRequest& request) {
         " stages a rank, got ",
         request.ranks,
         " and ",
-        request.most_stages_per_rank));
+        request.most_stages_per_rank,
+        "; change these numbers"));
   if (std::isnan(request.memory_limit) || request.memory_limit < 0)
     throw InvalidArgument(text(
         "[sched] expected a memory limit of at least 0 bytes, got ",
-        request.memory_limit));
+        request.memory_limit,
+        "; give a number from 0, or infinity for none"));
   if (request.costs.costs.stages.empty() && request.costs.layers.empty())
     throw InvalidArgument(
-        "[sched] expected the costs of stages or layers, got neither");
+        "[sched] expected the costs of stages or layers, got neither; give one of "
+        "them");
   for (const int count : request.microbatches)
     if (count < 1)
-      throw InvalidArgument(
-          text("[sched] expected at least one microbatch, got ", count));
+      throw InvalidArgument(text(
+          "[sched] expected at least one microbatch, got ",
+          count,
+          "; give a number above 0"));
   return Planner(request).run();
 }
 

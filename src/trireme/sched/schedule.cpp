@@ -29,7 +29,8 @@ StageGraph::StageGraph(const Schedule& schedule)
           ", got one from ",
           edge.from,
           " to ",
-          edge.to));
+          edge.to,
+          "; correct that edge"));
     add(edge.from, edge.to);
   }
   for (auto* lists : {&after_, &before_})

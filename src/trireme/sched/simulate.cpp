@@ -89,7 +89,8 @@ class Simulator {
             "[sched] expected a schedule that ends, but rank ",
             rank,
             " waits for ever at ",
-            to_string(list[next_[index(rank)]])));
+            to_string(list[next_[index(rank)]]),
+            "; put what it waits for before it"));
     }
   }
 
@@ -99,7 +100,8 @@ class Simulator {
       result_.ideal = std::max(result_.ideal, busy);
     if (!std::isfinite(result_.makespan))
       throw InvalidArgument(
-          "[sched] expected costs whose sum is a number, got more than one can hold");
+          "[sched] expected costs whose sum is a number, got more than one can hold; "
+          "give smaller costs");
     result_.wall_bubble = result_.makespan - result_.ideal;
     double span = 0;
     for (int rank = 0; rank < schedule_.ranks(); ++rank) {
@@ -136,8 +138,10 @@ Simulation simulate(const Schedule& schedule, const SimulateOptions& options) {
   // Of a lowered schedule the messages are not timed, but they have to come through.
   if (schedule.lowered)
     if (const Proof proof = prove(schedule); !proof.holds)
-      throw InvalidArgument(
-          text("[sched] expected a schedule that ends, but ", proof.why));
+      throw InvalidArgument(text(
+          "[sched] expected a schedule that ends, but ",
+          proof.why,
+          "; reorder these actions"));
   Simulation result = Simulator(schedule, options).run();
   if (options.details)
     result.critical_path = critical_path(result.timeline, schedule);

@@ -289,7 +289,7 @@ std::optional<Flaw> check_shape(const Schedule& schedule) {
         schedule.stages(),
         " stages with ",
         schedule.microbatches,
-        " microbatches; microbatches count from 0, without gaps"));
+        " microbatches, which count from 0 without gaps"));
   return std::nullopt;
 }
 
@@ -313,6 +313,7 @@ std::optional<Flaw> check_shape(const Schedule& schedule) {
       where,
       ": ",
       flaw.what,
+      "; correct it",
       table));
 }
 

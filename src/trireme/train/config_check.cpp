@@ -17,9 +17,9 @@
 namespace trireme::train {
 namespace {
 
-void need(bool holds, const std::string& message) {
+void need(bool holds, const std::string& what, const std::string& remedy) {
   if (!holds)
-    throw InvalidArgument(text("[train] ", message));
+    throw InvalidArgument(text("[train] expected ", what, "; ", remedy));
 }
 
 // A key that was set for nothing is a mistake that its owner should hear of.
@@ -30,27 +30,18 @@ void check_ignored(const Config& config) {
         config.origins.contains(full_name(key)) || !is_default(config, key);
     need(
         why.empty() || !set,
-        text(
-            "expected no ",
-            full_name(key),
-            " beside ",
-            why,
-            ", got ",
-            toml_value(config, key),
-            "; leave it out"));
+        text("no ", full_name(key), " beside ", why, ", got ", toml_value(config, key)),
+        "leave it out");
   }
 }
 
 void check_name(const std::string& name) {
   const std::vector<std::string> types = model::model_types();
+  const std::string meant = nearest(name, types);
   need(
       std::find(types.begin(), types.end(), name) != types.end(),
-      text(
-          "expected model.name to be one of ",
-          list_names(types),
-          ", got ",
-          in_quotes(name),
-          did_you_mean(name, types)));
+      text("model.name to be one of ", list_names(types), ", got ", in_quotes(name)),
+      meant.empty() ? "take one of these" : text("did you mean ", meant, "?"));
 }
 
 void check_model(const ModelConfig& model) {
@@ -60,17 +51,19 @@ void check_model(const ModelConfig& model) {
   need(
       model.dim % model.n_heads == 0,
       text(
-          "expected model.dim to be a multiple of model.n_heads, got ",
+          "model.dim to be a multiple of model.n_heads, got ",
           model.dim,
           " and ",
-          model.n_heads));
+          model.n_heads),
+      "change one of them");
   need(
       model.n_kv_heads == 0 || model.n_heads % model.n_kv_heads == 0,
       text(
-          "expected model.n_heads to be a multiple of model.n_kv_heads, got ",
+          "model.n_heads to be a multiple of model.n_kv_heads, got ",
           model.n_heads,
           " and ",
-          model.n_kv_heads));
+          model.n_kv_heads),
+      "change one of them");
 }
 
 void check_schedule(const ParallelismConfig& parallelism) {
@@ -83,19 +76,20 @@ void check_schedule(const ParallelismConfig& parallelism) {
   need(
       csv.empty() || sched::is_auto(name),
       text(
-          "expected one schedule, got parallelism.pipeline_parallel_schedule ",
+          "one schedule, got parallelism.pipeline_parallel_schedule ",
           in_quotes(name),
           " and parallelism.pipeline_parallel_schedule_csv ",
-          in_quotes(csv),
-          "; leave one of them out"));
+          in_quotes(csv)),
+      "leave one of them out");
   need(
       parallelism.pipeline_parallel_stages_per_rank == 0 || !sched::is_auto(name),
       text(
-          "expected parallelism.pipeline_parallel_stages_per_rank with a schedule that "
+          "parallelism.pipeline_parallel_stages_per_rank with a schedule that "
           "is named, got ",
           parallelism.pipeline_parallel_stages_per_rank,
           csv.empty() ? " with auto, which chooses them"
-                      : " with a file, which has them"));
+                      : " with a file, which has them"),
+      "leave it out, or name a schedule");
 }
 
 void check_parallelism(const ParallelismConfig& parallelism) {
@@ -105,26 +99,26 @@ void check_parallelism(const ParallelismConfig& parallelism) {
   need(
       parallelism.ranks == 0 || pp == 0 || dp == 0 || pp * dp == parallelism.ranks,
       text(
-          "expected parallelism.ranks to be parallelism.pipeline_parallel_degree x "
+          "parallelism.ranks to be parallelism.pipeline_parallel_degree x "
           "parallelism.data_parallel_replicate_degree, got ",
           parallelism.ranks,
           " and ",
           pp,
           " x ",
-          dp));
+          dp),
+      "leave one of them out");
 }
 
 void check_data(const DataConfig& data) {
   need(
       !data.path.empty() || data.format == "auto" || data.format == "text",
-      text(
-          "expected data.path with data.format ",
-          data.format,
-          ", got none; name the files"));
+      text("data.path with data.format ", data.format, ", got none"),
+      "name the files");
   need(
       !data.tokenizer.empty(),
-      "expected data.tokenizer to be auto, bytes, none or a tokenizer.json, got "
-      "nothing");
+      "data.tokenizer to be auto, bytes, none or a tokenizer.json, got "
+      "nothing",
+      "take one of these");
 }
 
 void check_all(const Config& config) {
@@ -135,18 +129,20 @@ void check_all(const Config& config) {
   need(
       config.training.local_batch_size <= config.training.global_batch_size,
       text(
-          "expected training.local_batch_size to be at most "
+          "training.local_batch_size to be at most "
           "training.global_batch_size, "
           "got ",
           config.training.local_batch_size,
           " and ",
-          config.training.global_batch_size));
+          config.training.global_batch_size),
+      "lower the first or raise the second");
   need(
       !std::filesystem::path(config.checkpoint.folder).is_absolute() &&
           !config.checkpoint.folder.empty(),
       text(
-          "expected checkpoint.folder to be a name in the run's folder, got ",
-          in_quotes(config.checkpoint.folder)));
+          "checkpoint.folder to be a name in the run's folder, got ",
+          in_quotes(config.checkpoint.folder)),
+      "give a relative one");
 }
 
 }  // namespace

@@ -66,7 +66,8 @@ toml::table parse(std::string_view toml, const std::string& file) {
         "[train] ",
         place(file, error.source()),
         ": expected TOML, got ",
-        escaped(error.description())));
+        escaped(error.description()),
+        "; correct the file"));
   }
 }
 
@@ -183,8 +184,10 @@ void read_toml(Config& config, std::string_view toml, const std::string& file) {
 void read_config_file(Config& config, const std::string& path) {
   const auto all = read_text_file(path);
   if (!all)
-    throw InvalidArgument(
-        text("[train] expected a config file that can be read, got ", in_quotes(path)));
+    throw InvalidArgument(text(
+        "[train] expected a config file that can be read, got ",
+        in_quotes(path),
+        "; correct the path"));
   read_toml(config, *all, path);
 }
 
@@ -200,7 +203,8 @@ void read_arguments(Config& config, const std::vector<std::string>& words) {
           "[train] ",
           kCommandLine,
           ": expected --section.key value, got ",
-          in_quotes(word)));
+          in_quotes(word),
+          "; trireme train --print-config lists the keys"));
     const size_t equals = word.find('=');
     const Key& key = key_of(word.substr(2, equals - 2));
     if (equals != std::string_view::npos) {
@@ -217,7 +221,7 @@ void read_arguments(Config& config, const std::vector<std::string>& words) {
           allowed_values(key),
           " after ",
           word,
-          ", got nothing"));
+          ", got nothing; give one"));
     }
   }
 }

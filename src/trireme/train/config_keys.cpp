@@ -255,21 +255,22 @@ bool in_range(const Key& key, double number) {
   return std::isfinite(number) && number >= key.least && number <= key.most;
 }
 
-// Whether the value has the type of the slot and is within the key's limits.
-bool fits(const Key&, const Value& value, bool* slot) {
+// Puts the value into the slot if it has its type and is within the key's limits, and
+// says whether it did.
+bool put(const Key&, const Value& value, bool* slot) {
   const auto* flag = std::get_if<bool>(&value);
   if (flag != nullptr)
     *slot = *flag;
   return flag != nullptr;
 }
-bool fits(const Key& key, const Value& value, int64_t* slot) {
+bool put(const Key& key, const Value& value, int64_t* slot) {
   const auto* whole = std::get_if<int64_t>(&value);
   if (whole == nullptr || !in_range(key, static_cast<double>(*whole)))
     return false;
   *slot = *whole;
   return true;
 }
-bool fits(const Key& key, const Value& value, double* slot) {
+bool put(const Key& key, const Value& value, double* slot) {
   const auto* whole = std::get_if<int64_t>(&value);
   const auto* number = std::get_if<double>(&value);
   if (whole == nullptr && number == nullptr)
@@ -284,7 +285,7 @@ bool fits(const Key& key, const Value& value, double* slot) {
 bool is_text(const std::string& word) {
   return data::find_invalid(word) == word.size() && word.find('\0') == word.npos;
 }
-bool fits(const Key& key, const Value& value, std::string* slot) {
+bool put(const Key& key, const Value& value, std::string* slot) {
   const auto* word = std::get_if<std::string>(&value);
   if (word == nullptr || !is_text(*word))
     return false;
@@ -294,7 +295,7 @@ bool fits(const Key& key, const Value& value, std::string* slot) {
   *slot = *word;
   return true;
 }
-bool fits(const Key&, const Value& value, std::vector<std::string>* slot) {
+bool put(const Key&, const Value& value, std::vector<std::string>* slot) {
   std::vector<std::string> items;
   if (const auto* list = std::get_if<std::vector<std::string>>(&value))
     items = *list;
@@ -357,7 +358,16 @@ const std::vector<IgnoredKeys>& ignored_keys() {
        [](const Config& config) {
          return config.lr_scheduler.decay_type == "constant";
        },
-       "lr_scheduler.decay_type constant, which does not fall"}};
+       "lr_scheduler.decay_type constant, which does not fall"},
+      {{"checkpoint.interval", "checkpoint.keep_latest_k"},
+       [](const Config& config) { return !config.checkpoint.enable; },
+       "checkpoint.enable false, which writes none"},
+      // Without data.path there is the text that comes with the program, both parts.
+      {{"validation.freq", "validation.steps"},
+       [](const Config& config) {
+         return !config.data.path.empty() && config.data.held_out.empty();
+       },
+       "data.path without data.held_out, which leaves nothing to evaluate on"}};
   return all;
 }
 
@@ -368,7 +378,8 @@ const std::vector<IgnoredKeys>& ignored_keys() {
       ": expected a section of ",
       joined(section_names()),
       ", got ",
-      in_quotes(section)));
+      in_quotes(section),
+      "; take one of these"));
 }
 
 }  // namespace
@@ -430,13 +441,14 @@ void refuse_value(const Key& key, const std::string& got, const std::string& ori
       " to be ",
       allowed_values(key),
       ", got ",
-      got));
+      got,
+      "; correct it"));
 }
 
 void assign(
     Config& config, const Key& key, const Value& value, const std::string& origin) {
   const bool done =
-      std::visit([&](auto* slot) { return fits(key, value, slot); }, key.slot(config));
+      std::visit([&](auto* slot) { return put(key, value, slot); }, key.slot(config));
   if (!done)
     refuse_value(key, shown(value), origin);
   config.origins[full_name(key)] = origin;

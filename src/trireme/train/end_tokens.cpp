@@ -19,7 +19,8 @@ using Json = nlohmann::json;
       "[train] expected eos_token_id in ",
       in_quotes(file.string()),
       " to be a token, a list of them or null, got ",
-      got));
+      got,
+      "; correct the file"));
 }
 
 std::vector<int64_t> parse(const fs::path& file, const std::string& all) {

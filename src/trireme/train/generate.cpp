@@ -125,20 +125,26 @@ class Chain {
 }  // namespace
 
 void check_options(const SampleOptions& options) {
-  const auto need = [](bool holds, const std::string& message) {
+  const auto need = [](bool holds, const std::string& what, const char* remedy) {
     if (!holds)
-      throw InvalidArgument(text("[train] ", message));
+      throw InvalidArgument(text("[train] expected ", what, "; ", remedy));
   };
   need(
       options.max_new_tokens >= 0,
-      text("expected max_new_tokens of at least 0, got ", options.max_new_tokens));
+      text("max_new_tokens of at least 0, got ", options.max_new_tokens),
+      "give a number from 0");
   need(
       std::isfinite(options.temperature) && options.temperature >= 0,
-      text("expected a temperature of at least 0, got ", options.temperature));
-  need(options.top_k >= 0, text("expected top_k of at least 0, got ", options.top_k));
+      text("a temperature of at least 0, got ", options.temperature),
+      "take 0 for the likeliest token, 1 for the model's own odds");
+  need(
+      options.top_k >= 0,
+      text("top_k of at least 0, got ", options.top_k),
+      "take 0 for all tokens");
   need(
       options.top_p > 0 && options.top_p <= 1,
-      text("expected top_p above 0 and at most 1, got ", options.top_p));
+      text("top_p above 0 and at most 1, got ", options.top_p),
+      "take 1 for all tokens");
 }
 
 Drawn draw(
@@ -175,7 +181,7 @@ Generated generate(
         most_positions,
         " positions, got ",
         prompt.size(),
-        " tokens"));
+        " tokens; shorten it"));
   const at::NoGradGuard no_grad;
   Generated made{.ids = prompt, .new_ids = {}, .logprobs = {}};
   data::SplitMix random(options.seed);

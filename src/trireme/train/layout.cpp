@@ -91,7 +91,8 @@ BatchShape choose_batch(const Config& config, const Degrees& degrees) {
         "[train] expected training.local_batch_size to divide the ",
         share,
         " samples of a pipeline, got ",
-        local));
+        local,
+        "; change one of them"));
   int64_t size = config.parallelism.pipeline_parallel_microbatch_size;
   if (size == 0) {
     // As many microbatches as asked for, or the nearest number that cuts the batch
@@ -109,7 +110,8 @@ BatchShape choose_batch(const Config& config, const Degrees& degrees) {
         "[train] expected parallelism.pipeline_parallel_microbatch_size to divide the ",
         local,
         " samples of a pass, got ",
-        size));
+        size,
+        "; set another size, or 0 for one that does"));
   return {
       .microbatch_size = size,
       .microbatches = static_cast<int>(local / size),
@@ -142,12 +144,14 @@ Layout make_layout(
         " ranks, got ",
         schedule.name,
         " for ",
-        schedule.ranks()));
+        schedule.ranks(),
+        "; set parallelism.pipeline_parallel_degree to that, or take another "
+        "schedule"));
   if (!pipe::has_backward(schedule))
     throw InvalidArgument(text(
         "[train] expected a schedule with backwards, got ",
         schedule.name,
-        ", which trains nothing"));
+        ", which trains nothing; take another schedule"));
   if (schedule.microbatches != batch.microbatches)
     throw InvalidArgument(text(
         "[train] expected a schedule for ",
@@ -164,7 +168,8 @@ Layout make_layout(
         " stages, one a layer, got ",
         schedule.stages(),
         " for ",
-        schedule.name));
+        schedule.name,
+        "; take fewer stages or more layers"));
   return {
       .degrees = degrees,
       .batch = batch,

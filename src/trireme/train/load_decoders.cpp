@@ -16,7 +16,8 @@ void check_ranks(const model::ModelPlan& plan, int ranks) {
         "[train] expected at most ",
         plan.layers.size(),
         " ranks, one a layer, got ",
-        ranks));
+        ranks,
+        "; start fewer"));
 }
 
 StageDecoders load_decoders(

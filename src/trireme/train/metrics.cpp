@@ -26,7 +26,8 @@ Json number(double value) {
       "[train] expected to write ",
       in_quotes(path.string()),
       ", got ",
-      errno_text(code)));
+      errno_text(code),
+      "; check job.dump_folder and the disk"));
 }
 
 // The lines of steps up to `done`; a line that was cut off by a kill is left out.

@@ -62,7 +62,8 @@ std::string new_config(const Config& config, int64_t vocab_size) {
   if (model.name == "llama" && model.dropout > 0)
     throw InvalidArgument(text(
         "[train] expected model.dropout 0 for llama, which has none, got ",
-        model.dropout));
+        model.dropout,
+        "; leave it out"));
   Json json = model.name == "gpt2"    ? gpt2_json(model)
               : model.name == "llama" ? llama_json(model)
                                       : own_json(model);
@@ -92,7 +93,7 @@ model::ModelPlan plan_folder(const fs::path& folder) {
         "[train] expected a checkpoint (…/step-N) or a Hugging Face folder, with a "
         "config.json, got ",
         in_quotes(folder.string()),
-        " without config.json"));
+        " without config.json; correct the path"));
   return model::plan_model(*config);
 }
 
@@ -163,7 +164,8 @@ ModelSource describe_model(const Config& config, int64_t vocab_size) {
         "[train] expected training.seq_len to be at most the model's ",
         source.plan.max_positions,
         " positions, got ",
-        config.training.seq_len));
+        config.training.seq_len,
+        "; lower it"));
   return source;
 }
 

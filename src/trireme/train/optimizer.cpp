@@ -20,7 +20,8 @@ void check(const NamedTensors& parameters) {
           "[train] expected floating parameters on the CPU, got ",
           name,
           " as ",
-          tensor.defined() ? tensor.toString() : "nothing"));
+          tensor.defined() ? tensor.toString() : "nothing",
+          "; convert or move it"));
 }
 
 }  // namespace

@@ -34,8 +34,10 @@ constexpr double kWorthIt = 0.99;
 sched::Schedule read_schedule(const std::string& path) {
   const auto all = read_text_file(path);
   if (!all)
-    throw InvalidArgument(
-        text("[train] expected a file that can be read, got ", in_quotes(path)));
+    throw InvalidArgument(text(
+        "[train] expected a file that can be read, got ",
+        in_quotes(path),
+        "; correct the path"));
   return sched::parse_csv(*all, path);
 }
 

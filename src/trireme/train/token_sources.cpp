@@ -62,7 +62,8 @@ void check_length(const data::TokenFile& file, int64_t seq_len) {
         "[train] expected at least ",
         seq_len + 1,
         " tokens for a window of training.seq_len, got a ",
-        file.describe()));
+        file.describe(),
+        "; give more text or a smaller training.seq_len"));
 }
 
 }  // namespace
@@ -134,6 +135,19 @@ TokenSources open_sources(const Config& config) {
   if (!files.held_out.empty())
     sources.held_out = about("data.held_out", [&] { return open(files.held_out); });
   return sources;
+}
+
+data::TokenLoaderOptions loader_options(
+    const Config& config, int rank, int ranks, int64_t vocab_size) {
+  return {
+      .sequence_length = config.training.seq_len,
+      .global_batch = config.training.global_batch_size,
+      .rank = rank,
+      .ranks = ranks,
+      .shuffle = config.data.shuffle,
+      .seed = static_cast<uint64_t>(config.training.seed),
+      .vocab_size = vocab_size,
+      .prefetch = static_cast<int>(config.data.prefetch)};
 }
 
 }  // namespace trireme::train

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "trireme/data/token_file.h"
+#include "trireme/data/token_loader.h"
 #include "trireme/data/tokenizer.h"
 #include "trireme/train/config.h"
 
@@ -22,6 +23,10 @@ struct TokenSources {
 /// Opens what the config names; without a path the text that comes with the program.
 /// InvalidArgument if a file cannot be opened, or has no window of seq_len tokens.
 TokenSources open_sources(const Config& config);
+
+/// How a loader gives data parallel rank `rank` of `ranks` its samples.
+data::TokenLoaderOptions loader_options(
+    const Config& config, int rank, int ranks, int64_t vocab_size);
 
 /// The folder of that text: TRIREME_TEXT, or share/trireme/text beside the program's
 /// own folder. NotSupported if it is not there.

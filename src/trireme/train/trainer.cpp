@@ -125,16 +125,10 @@ void Job::say(const std::string& line) {
 }
 
 data::TokenLoader Job::make_loader(const data::TokenFile& file, bool shuffle) const {
-  return data::TokenLoader(
-      file,
-      {.sequence_length = config_.training.seq_len,
-       .global_batch = config_.training.global_batch_size,
-       .rank = mesh_.coordinate("dp"),
-       .ranks = degrees_.dp,
-       .shuffle = shuffle,
-       .seed = static_cast<uint64_t>(config_.training.seed),
-       .vocab_size = model_.plan.vocab_size,
-       .prefetch = static_cast<int>(config_.data.prefetch)});
+  data::TokenLoaderOptions options = loader_options(
+      config_, mesh_.coordinate("dp"), degrees_.dp, model_.plan.vocab_size);
+  options.shuffle = shuffle;
+  return data::TokenLoader(file, options);
 }
 
 void Job::open_output() {

@@ -34,7 +34,10 @@ TEST(LocalWorld, RefusesAWrongNumberOfRanks) {
   for (const int size : {0, -1, 4097})
     EXPECT_EQ(
         message_of<InvalidArgument>([&] { LocalWorld world(size); }),
-        text("[comm] expected 1 to 4096 ranks as threads, got ", size));
+        text(
+            "[comm] expected 1 to 4096 ranks as threads, got ",
+            size,
+            "; take another number"));
 }
 
 TEST(LocalWorld, RefusesARankOutside) {
@@ -42,7 +45,7 @@ TEST(LocalWorld, RefusesARankOutside) {
   for (const int rank : {-1, 1})
     EXPECT_EQ(
         message_of<InvalidArgument>([&] { world.join(rank, soon()); }),
-        text("[comm] expected a rank from 0 to 0, got ", rank));
+        text("[comm] expected a rank from 0 to 0, got ", rank, "; give one of these"));
 }
 
 TEST(LocalWorld, MayGoBeforeItsEngines) {

@@ -13,8 +13,12 @@ LocalWorld::LocalWorld(int size)
     : size_(size), memory_(std::make_shared<HeapMemory>()) {
   constexpr int kMost = 4096;
   if (size < 1 || size > kMost)
-    throw InvalidArgument(
-        text("[comm] expected 1 to ", kMost, " ranks as threads, got ", size));
+    throw InvalidArgument(text(
+        "[comm] expected 1 to ",
+        kMost,
+        " ranks as threads, got ",
+        size,
+        "; take another number"));
   control_ = make_world(*memory_, size);
   const size_t rings = kFlightRingBytes * static_cast<size_t>(size);
   flight_ = memory_->allocate(rings);
@@ -23,8 +27,12 @@ LocalWorld::LocalWorld(int size)
 
 std::shared_ptr<Engine> LocalWorld::join(int rank, const Deadline& deadline) const {
   if (rank < 0 || rank >= size_)
-    throw InvalidArgument(
-        text("[comm] expected a rank from 0 to ", size_ - 1, ", got ", rank));
+    throw InvalidArgument(text(
+        "[comm] expected a rank from 0 to ",
+        size_ - 1,
+        ", got ",
+        rank,
+        "; give one of these"));
   // Threads leave their flight record only where asked: a debugger sees them all
   // anyway.
   const char* folder = std::getenv("TRIREME_FLIGHT_DIR");

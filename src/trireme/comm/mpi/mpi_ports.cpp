@@ -263,7 +263,8 @@ std::shared_ptr<Lane> MpiLanes::open(LaneMap<Lane>& lanes, int peer, int tag) {
         "[comm] expected a tag from 0 to ",
         highest,
         " on the backend \"mpi\", got ",
-        tag));
+        tag,
+        "; take a smaller one"));
   group_->has_channels();
   std::lock_guard lock(mutex_);
   auto& lane = lanes[{peer, tag}];

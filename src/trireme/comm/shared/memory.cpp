@@ -40,8 +40,11 @@ HeapMemory::~HeapMemory() {
 uint64_t HeapMemory::allocate(size_t bytes) {
   void* block = ::operator new(bytes, kAlign, std::nothrow);
   if (block == nullptr)
-    throw InvalidArgument(
-        text("[comm] expected ", bytes, " bytes of memory, but there are not so many"));
+    throw InvalidArgument(text(
+        "[comm] expected ",
+        bytes,
+        " bytes of memory, but there are not so many; free some, or send less at "
+        "once"));
   const uint64_t offset = offset_of(block);
   std::lock_guard lock(mutex_);
   blocks_.insert(offset);

@@ -157,8 +157,8 @@ at::Tensor SharedEngine::allocate(
     empty = empty || extent == 0;
     if (extent < 0 ||
         __builtin_mul_overflow(bytes, std::max<uint64_t>(1, extent), &bytes))
-      throw InvalidArgument(
-          text("[comm] expected sizes that fit into memory, got ", sizes));
+      throw InvalidArgument(text(
+          "[comm] expected sizes that fit into memory, got ", sizes, "; correct them"));
   }
   auto memory = world_->setup().memory;
   const uint64_t offset = memory->allocate(empty ? 0 : bytes);

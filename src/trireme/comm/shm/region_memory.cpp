@@ -49,7 +49,7 @@ uint64_t RegionMemory::try_allocate(size_t bytes) {
         (blocks_.end() - blocks_.begin()) >> 20,
         " MiB in all, got a wish for ",
         bytes >> 20,
-        " MiB more"));
+        " MiB more; free tensors of the group, or send less at once"));
   if (blocks_.high_water() > committed_) {
     const uint64_t need = blocks_.high_water() - committed_;
     const uint64_t step = std::min(

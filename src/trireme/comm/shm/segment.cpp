@@ -78,8 +78,10 @@ void check_fits(
       static_cast<uint64_t>(status.st_size) ==
           header.regions_begin + header.region_bytes * static_cast<uint64_t>(ranks);
   if (!sane)
-    throw InvalidArgument(
-        text("[comm] expected ", path, " to be whole, got a damaged one"));
+    throw InvalidArgument(text(
+        "[comm] expected ",
+        path,
+        " to be whole, got a damaged one; remove it and start again"));
   if (ranks != size)
     throw InvalidArgument(text(
         "[comm] expected a world of ",
@@ -176,8 +178,12 @@ void Segment::publish(const std::string& name) {
       return;
     }
     if (errno != EEXIST)
-      throw InvalidArgument(
-          text("[comm] expected to make ", path, ", got: ", errno_text(errno)));
+      throw InvalidArgument(text(
+          "[comm] expected to make ",
+          path,
+          ", got: ",
+          errno_text(errno),
+          "; free room in /dev/shm, or make it writable"));
     const FoundSegment found = open_segment(path);
     FileDescriptor close_it(found.fd);
     if (found.state == FoundSegment::State::Alive)
@@ -192,8 +198,10 @@ void Segment::publish(const std::string& name) {
       remove_segment(path, found);
     }
   }
-  throw InvalidArgument(
-      text("[comm] expected to make ", path, ", but others keep making it"));
+  throw InvalidArgument(text(
+      "[comm] expected to make ",
+      path,
+      ", but others keep making it; give this job another MASTER_PORT or run id"));
 }
 
 void Segment::unlink() noexcept {

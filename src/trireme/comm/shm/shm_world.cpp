@@ -50,14 +50,15 @@ std::shared_ptr<Engine> start_shm(const BackendContext& context) {
         env.local_world_size,
         " of ",
         env.world_size,
-        " here"));
+        " here; take the backend \"mpi\""));
   constexpr int kMostRanks = 2048;
   if (env.world_size > kMostRanks)
     throw InvalidArgument(text(
         "[comm] expected at most ",
         kMostRanks,
         " ranks in one segment, got WORLD_SIZE=",
-        env.world_size));
+        env.world_size,
+        "; start fewer"));
   const std::string name = segment_name(env);
   const RankRoll roll = RankRoll::find(Environment::of_process(), name);
   std::shared_ptr<Segment> segment;

@@ -1,0 +1,121 @@
+#!/usr/bin/env python3
+"""Holds every error to "[module] expected X, got Y; do Z"; run by ctest.
+
+    tools/check_errors.py [ROOT]
+
+Looks at the texts where an error is made: `throw InvalidArgument(…)`, and the same inside
+make_exception_ptr(). What passes the what() of another error on is left alone. Prints
+"path:line: what is wrong; what to do" for each violation, and exits 1 if there is one.
+"""
+
+import re
+import sys
+from pathlib import Path
+
+TYPES = ("InvalidArgument", "NotSupported", "PeerError", "TimeoutError", "Error")
+
+# Errors whose text somebody else writes, by file: a part of the call, and who does.
+ALLOWED = {
+    "bench/protocol.cpp": {'object.at("error")': "a worker, in its own error"},
+    "comm/agree.cpp": {"all[rank]": "another rank"},
+    "comm/mpi/mpi_group.cpp": {"describe_mismatch(": "comm/collective.cpp"},
+    "comm/mpi/mpi_world.cpp": {"TimeoutError(what)": "comm/channel_text.cpp"},
+    "comm/shared/group_steps.cpp": {"describe_mismatch(": "comm/collective.cpp"},
+    "comm/shared/ring.cpp": {"TimeoutError(what)": "comm/channel_text.cpp"},
+    "comm/shared/world.cpp": {"reason)": "the rank that stopped the world"},
+    "launch/await.cpp": {"Error(packet)": "the process that keeps the ranks"},
+    "pipe/failure.cpp": {"both(e)": "whoever threw first"},
+    "sched/action_text.cpp": {"flaw->what": "ActionReader::refuse()"},
+    "sched/csv.cpp": {"what)": "its callers, and ActionReader::refuse()"},
+}
+
+MADE = re.compile(
+    r"\b(?:throw\s+|make_exception_ptr\(\s*)(?:trireme::)?(?:%s)\(" % "|".join(TYPES))
+# Comments, and the strings and characters that may look like them.
+TOKEN = re.compile(
+    r'//[^\n]*|/\*.*?\*/|R"\((?:.*?)\)"|"(?:[^"\\\n]|\\.)*"|'
+    r"'(?:[^'\\\n]|\\.)+'(?=[^\w]|$)", re.DOTALL)
+STRING = re.compile(r'"((?:[^"\\\n]|\\.)*)"')
+
+
+def without_comments(source):
+    """The source with blanks for comments, so that places stay."""
+    def blank(match):
+        text = match[0]
+        return re.sub(r"[^\n]", " ", text) if text.startswith("/") else text
+    return TOKEN.sub(blank, source)
+
+
+def end_of_call(source, start):
+    """Behind the parenthesis that closes the one at start - 1."""
+    depth = 1
+    for match in re.compile(TOKEN.pattern + r"|[()]", re.DOTALL).finditer(source, start):
+        depth += {"(": 1, ")": -1}.get(match[0], 0)
+        if depth == 0:
+            return match.end()
+    return len(source)
+
+
+def flaw_of(call, modules):
+    """What is wrong with the texts of a call, and what to do; None if nothing is."""
+    texts = STRING.findall(call)
+    said = "".join(texts)
+    module = re.match(r"\[(\w+)\] ", said)
+    if not module or module[1] not in modules:
+        return "a text without its module", 'begin it with "[module] "'
+    if "expected " not in said:
+        return "a text that does not say what was expected", 'write "expected X, got Y"'
+    if "; " not in said.split("expected ", 1)[1]:
+        return "a text without a remedy", 'end it with "; " and what the reader can do'
+    if re.search(r"\bwanted\b", said):
+        return 'a text that says "wanted"', 'write "expected"'
+    return None
+
+
+class Checker:
+    def __init__(self, root, allowed):
+        self.root = Path(root)
+        self.allowed = allowed
+        self.unused = {(file, part) for file, parts in allowed.items() for part in parts}
+        self.problems = []
+
+    def run(self):
+        source = self.root / "src" / "trireme"
+        modules = {path.name for path in source.iterdir() if path.is_dir()}
+        for path in sorted(source.rglob("*")):
+            if path.suffix in (".h", ".cpp"):
+                self.check(path, path.relative_to(source).as_posix(), modules)
+        for file, part in sorted(self.unused):
+            self.problems.append(f"tools/check_errors.py:1: allows {part!r} in {file}, which "
+                                 "is not there or needs no leave; remove it from ALLOWED")
+        return self.problems
+
+    def check(self, path, name, modules):
+        source = without_comments(path.read_text(encoding="utf-8"))
+        for match in MADE.finditer(source):
+            call = source[match.start():end_of_call(source, match.end())]
+            if "what()" in call:
+                continue
+            flaw = flaw_of(call, modules)
+            if flaw is None:
+                continue
+            leave = next((part for part in self.allowed.get(name, ()) if part in call), None)
+            if leave:
+                self.unused.discard((name, leave))
+                continue
+            line = source.count("\n", 0, match.start()) + 1
+            self.problems.append(f"{path.relative_to(self.root)}:{line}: {flaw[0]}; {flaw[1]}")
+
+
+def main():
+    own = Path(__file__).resolve().parent.parent
+    root = Path(sys.argv[1]) if len(sys.argv) > 1 else own
+    # Another tree has none of these files.
+    problems = Checker(root, ALLOWED if root.resolve() == own else {}).run()
+    for problem in problems:
+        print(problem)
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
