@@ -1,6 +1,7 @@
 #include "trireme/dp/bucket_comm.h"
 
 #include <algorithm>
+#include <bit>
 #include <utility>
 
 #include <ATen/Functions.h>
@@ -66,6 +67,7 @@ void BucketComm::use(FlatGradients& gradients) {
 
 void BucketComm::begin(RoundPlan plan) {
   plan_ = std::move(plan);
+  scale_ = options_.reduction == Reduction::WeightedMean && is_narrow() ? 0 : 1;
   notes_.begin();
   outcome_ = {};
   outcome_.used.assign(riders_.used > 0 ? parameters_.size() : 0, 0);
@@ -127,7 +129,7 @@ ReduceOp BucketComm::op() const {
 /// What a sum is divided by.
 double BucketComm::divisor() const {
   if (options_.reduction == Reduction::WeightedMean)
-    return static_cast<double>(std::max<int64_t>(1, outcome_.total_weight));
+    return static_cast<double>(std::max<int64_t>(1, outcome_.total_weight)) / scale_;
   if (options_.reduction == Reduction::Mean && plan_.by_active)
     return static_cast<double>(std::max<int64_t>(
         1, std::count_if(outcome_.active.begin(), outcome_.active.end(), [](int64_t n) {
@@ -157,6 +159,8 @@ void BucketComm::reduce(size_t bucket) {
   time.start_ns = now_ns();
   time.skipped = skips(bucket);
   try {
+    if (scale_ == 0)
+      agree_on_scale();
     if (gradients_->layout().buckets[bucket].sparse)
       reduce_rows(bucket);
     else if (gradients_->bucket(bucket).defined())
@@ -177,8 +181,8 @@ void BucketComm::reduce_rows(size_t bucket) {
   at::Tensor mine = sparse_[bucket];
   if (options_.reduction == Reduction::WeightedMean && mine.defined())
     // What weighs nothing must not even bring its NaN.
-    mine =
-        plan_.weight == 0 ? at::Tensor() : mine.mul(static_cast<double>(plan_.weight));
+    mine = plan_.weight == 0 ? at::Tensor()
+                             : mine.mul(static_cast<double>(plan_.weight) / scale_);
   sparse_[bucket] = reduce_sparse(
       group_, mine, parameters_[parameter].tensor.sizes(), range.dtype, op());
   times_[bucket].bytes = static_cast<int64_t>(sparse_[bucket]._values().nbytes());
@@ -218,7 +222,30 @@ void BucketComm::weigh(const at::Tensor& gradients) const {
   if (plan_.weight == 0)
     gradients.zero_();
   else
-    gradients.mul_(static_cast<double>(plan_.weight));
+    gradients.mul_(static_cast<double>(plan_.weight) / scale_);
+}
+
+/// Whether gradients times their weights may be too large for what they are reduced in.
+bool BucketComm::is_narrow() const {
+  const auto& buckets = gradients_->layout().buckets;
+  return std::any_of(
+             buckets.begin(),
+             buckets.end(),
+             [](const BucketRange& range) { return range.dtype == at::kHalf; }) ||
+         std::any_of(
+             options_.hooks.begin(), options_.hooks.end(), [](const auto& hook) {
+               return hook->is_narrow();
+             });
+}
+
+/// Weights that add up to no more than 1 keep the sum as small as the gradients.
+/// Divided by a power of two, they change no bit of what is not close to 0.
+void BucketComm::agree_on_scale() {
+  const at::Tensor total =
+      at::full({1}, plan_.weight, at::TensorOptions().dtype(at::kLong));
+  comm::all_reduce(group_, total);
+  scale_ = static_cast<double>(std::bit_ceil(
+      static_cast<uint64_t>(std::max<int64_t>(1, total.item<int64_t>()))));
 }
 
 bool BucketComm::has_inputs_somewhere() const {

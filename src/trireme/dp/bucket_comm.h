@@ -124,6 +124,8 @@ class BucketComm {
   void reduce_dense(size_t bucket);
   void reduce_rows(size_t bucket);
   void weigh(const at::Tensor& gradients) const;
+  bool is_narrow() const;
+  void agree_on_scale();
   void run_hooks(size_t bucket, GradBucket& passed);
   void run_after(GradBucket& passed);
   void call_hook(GradBucket& bucket, size_t hook, int64_t elements);
@@ -148,6 +150,8 @@ class BucketComm {
   int first_dense_ = -1;
   int last_dense_ = -1;
   RoundPlan plan_;
+  /// What weights are divided by: a power of two; 0 until the ranks have agreed on it.
+  double scale_ = 1;
   RoundOutcome outcome_;
   std::vector<at::Tensor> sparse_;
   std::vector<BucketTime> times_;

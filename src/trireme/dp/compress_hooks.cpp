@@ -13,6 +13,7 @@ class CastHook final : public CommHook {
       : name_(std::move(name)), dtype_(dtype) {}
 
   std::string name() const override { return name_; }
+  bool is_narrow() const override { return dtype_ == c10::ScalarType::Half; }
 
   void run(GradBucket& bucket, const Next& next) override {
     const at::Tensor whole = bucket.buffer();
