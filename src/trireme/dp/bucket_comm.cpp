@@ -11,7 +11,6 @@
 #include "trireme/core/error.h"
 #include "trireme/core/log.h"
 #include "trireme/dp/riders.h"
-#include "trireme/dp/sparse_reduce.h"
 
 namespace trireme::dp {
 
@@ -72,7 +71,7 @@ void BucketComm::begin(RoundPlan plan) {
   outcome_ = {};
   outcome_.used.assign(riders_.used > 0 ? parameters_.size() : 0, 0);
   outcome_.squares.assign(options_.norm ? parameters_.size() : 0, 0.0);
-  std::fill(sparse_.begin(), sparse_.end(), at::Tensor());
+  std::fill(sparse_.begin(), sparse_.end(), SparseGradient());
   failed_ = false;
 }
 
@@ -80,7 +79,7 @@ void BucketComm::write_riders(size_t bucket, std::span<const uint8_t> flags) {
   write_flags(gradients_->riders(bucket), flags);
 }
 
-void BucketComm::set_sparse(size_t bucket, at::Tensor gradient) {
+void BucketComm::set_sparse(size_t bucket, SparseGradient gradient) {
   sparse_[bucket] = std::move(gradient);
 }
 
@@ -178,16 +177,17 @@ void BucketComm::reduce_rows(size_t bucket) {
     return;
   const BucketRange& range = gradients_->layout().buckets[bucket];
   const auto parameter = static_cast<size_t>(range.parameters[0]);
-  at::Tensor mine = sparse_[bucket];
-  if (options_.reduction == Reduction::WeightedMean && mine.defined())
+  SparseGradient mine = sparse_[bucket];
+  if (options_.reduction == Reduction::WeightedMean && mine.rows.defined())
     // What weighs nothing must not even bring its NaN.
-    mine = plan_.weight == 0 ? at::Tensor()
-                             : mine.mul(static_cast<double>(plan_.weight) / scale_);
+    mine.rows = plan_.weight == 0
+                    ? at::Tensor()
+                    : mine.rows.mul(static_cast<double>(plan_.weight) / scale_);
   sparse_[bucket] = reduce_sparse(
       group_, mine, parameters_[parameter].tensor.sizes(), range.dtype, op());
-  times_[bucket].bytes = static_cast<int64_t>(sparse_[bucket]._values().nbytes());
+  times_[bucket].bytes = static_cast<int64_t>(sparse_[bucket].rows._values().nbytes());
   if (riders_.used > 0)
-    outcome_.used[parameter] = sparse_[bucket]._nnz() > 0 ? 1 : 0;
+    outcome_.used[parameter] = sparse_[bucket].used ? 1 : 0;
 }
 
 void BucketComm::reduce_dense(size_t bucket) {
@@ -357,13 +357,14 @@ void BucketComm::scale_sparse() {
   }
   const double by = divisor();
   for (size_t b = 0; b < sparse_.size(); ++b)
-    if (sparse_[b].defined() && !times_[b].skipped) {
+    if (const at::Tensor& rows = sparse_[b].rows;
+        rows.defined() && !times_[b].skipped) {
       if (by != 1)
-        sparse_[b]._values().div_(by);
+        rows._values().div_(by);
       const auto parameter =
           static_cast<size_t>(gradients_->layout().buckets[b].parameters[0]);
       if (options_.norm) {
-        const auto norm = at::norm(sparse_[b]._values()).item<double>();
+        const auto norm = at::norm(rows._values()).item<double>();
         outcome_.squares[parameter] = norm * norm;
       }
       if (options_.hooks.empty())
@@ -373,7 +374,7 @@ void BucketComm::scale_sparse() {
       passed.round_ = plan_.round;
       passed.op_ = op();
       passed.entries_.push_back(entry_of(parameter));
-      passed.entries_.back().gradient = sparse_[b];
+      passed.entries_.back().gradient = rows;
       run_after(passed);
     }
 }
