@@ -5,9 +5,11 @@
 
 #include <gtest/gtest.h>
 #include <torch/nn/modules/container/sequential.h>
+#include <torch/nn/modules/embedding.h>
 #include <torch/nn/modules/linear.h>
 
 #include "trireme/core/log.h"
+#include "trireme/dp/compress_hooks.h"
 #include "trireme/testing/check.h"
 #include "trireme/testing/world.h"
 
@@ -112,6 +114,45 @@ TEST(DataParallelRanks, AMistakeOfOneRankReachesAll) {
       EXPECT_THROW(DataParallel(net, group, options), PeerError);
     DataParallel model(net, group);
     model(at::ones({1, 2})).sum().backward();
+  });
+}
+
+// Gradients times their weights need not fit into float16, but their mean does.
+TEST(DataParallelRanks, LargeWeightsBesideFloat16) {
+  for (const bool hooked : {false, true})
+    for (const int64_t weight : {int64_t{8192}, int64_t{5}, int64_t{1} << 40})
+      run_world(Backend::Local, 2, [&](const comm::Group& group) {
+        torch::nn::Linear net(torch::nn::LinearOptions(2, 1).bias(false));
+        DataParallelOptions options{.reduction = Reduction::WeightedMean};
+        if (hooked)
+          options.hooks = {make_fp16_hook()};
+        else
+          options.gradient_dtype = at::kHalf;
+        DataParallel model(net, group, options);
+        for (int step = 0; step < 2; ++step) {
+          // 3 of 4 parts, then 1 of 2.
+          const int64_t parts = step == 0 && group.rank() == 0 ? 3 : 1;
+          model.set_weight(weight / 4 * parts);
+          (model(at::ones({1, 2})).sum() * (group.rank() == 0 ? 20 : 40)).backward();
+          EXPECT_EQ(net->weight.grad()[0][0].item<float>(), step == 0 ? 25 : 30);
+          net->zero_grad();
+        }
+        model.set_weight(0);
+        model(at::ones({1, 2})).sum().backward();
+        EXPECT_EQ(net->weight.grad()[0][0].item<float>(), 0);
+      });
+}
+
+TEST(DataParallelRanks, LargeWeightsBesideRowsInFloat16) {
+  run_world(Backend::Local, 2, [&](const comm::Group& group) {
+    torch::nn::Embedding net(torch::nn::EmbeddingOptions(3, 1).sparse(true));
+    DataParallelOptions options{.reduction = Reduction::WeightedMean};
+    options.gradient_dtype = at::kHalf;
+    DataParallel model(net, group, options);
+    model.set_weight(group.rank() == 0 ? 8192 * 3 : 8192);
+    const at::Tensor row = at::ones({1}, at::kLong);
+    (model(row).sum() * (group.rank() == 0 ? 20 : 40)).backward();
+    EXPECT_EQ(net->weight.grad().to_dense()[1][0].item<float>(), 25);
   });
 }
 

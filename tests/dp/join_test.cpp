@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 #include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/modules/embedding.h>
+#include <torch/nn/modules/linear.h>
 
 #include "small_net.h"
 #include "trireme/comm/collectives.h"
@@ -180,6 +181,24 @@ TEST(JoinRanks, EqualsTrainingOnAllSamplesThatThereAre) {
       }
     });
     expect_close_values(*model.module(), *alone);
+  });
+}
+
+// Ranks that are through take part in agreeing on what weights are divided by.
+TEST(JoinRanks, LargeWeightsBesideFloat16) {
+  run_world(Backend::Local, 2, [](const comm::Group& group) {
+    torch::nn::Linear net(torch::nn::LinearOptions(1, 1).bias(false));
+    DataParallelOptions options{.reduction = Reduction::WeightedMean};
+    options.gradient_dtype = at::kHalf;
+    DataParallel model(net, group, options);
+    model.set_weight(8192);
+    join({&model.replica()}, [&] {
+      for (int step = 0; step < 1 + group.rank(); ++step) {
+        (model(at::ones({1, 1})).sum() * (group.rank() == 0 ? 20 : 40)).backward();
+        EXPECT_EQ(net->weight.grad().item<float>(), step == 0 ? 30 : 40);
+        net->zero_grad();
+      }
+    });
   });
 }
 

@@ -81,5 +81,21 @@ TEST(LossScalerRanks, AllRanksOrNone) {
   });
 }
 
+// 2^-15 of a small gradient is 0 in float16.
+TEST(LossScaler, GradientsInFloat16AreRefused) {
+  LossScaler scaler({.initial = 32768});
+  at::Tensor parameter = at::zeros({1}, at::kHalf).set_requires_grad(true);
+  parameter.mutable_grad() = at::full({1}, 1e-4, at::kHalf);
+  const at::Tensor wide = parameter_with(32768);
+  EXPECT_TRUE(testing::contains(
+      testing::message_of<InvalidArgument>([&] {
+        scaler.unscale({wide, parameter});
+      }),
+      "got float16"));
+  EXPECT_EQ(wide.grad().item<float>(), 32768) << "nothing was changed";
+  parameter.mutable_grad() = at::full({1}, 1e-4, at::kBFloat16);
+  EXPECT_TRUE(scaler.unscale({wide, parameter}));
+}
+
 }  // namespace
 }  // namespace trireme::dp

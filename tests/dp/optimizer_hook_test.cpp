@@ -4,13 +4,16 @@
 #include <ATen/TensorOperators.h>
 #include <c10/util/Exception.h>
 #include <gtest/gtest.h>
+#include <torch/nn/modules/container/sequential.h>
 #include <torch/nn/modules/embedding.h>
+#include <torch/nn/modules/linear.h>
 #include <torch/optim/adam.h>
 #include <torch/optim/adamw.h>
 #include <torch/optim/sgd.h>
 
 #include "hook_case.h"
 #include "trireme/core/error.h"
+#include "trireme/dp/data_parallel.h"
 #include "trireme/testing/check.h"
 
 namespace trireme::dp {
@@ -296,6 +299,43 @@ TEST(OptimizerHookRanks, LeavesAloneWhatLiesBehindAnUnusedOutput) {
         step(true);
         EXPECT_EQ(net->right[0].item<float>(), 0.5 - 0.75);
       });
+}
+
+// Rows that only ranks of weight 0 have used are used, as dense parameters are.
+TEST(OptimizerHookRanks, RowsOfRanksThatWeighNothing) {
+  run_both(2, [](const comm::Group& group) {
+    for (const bool hooked : {true, false}) {
+      torch::nn::Sequential net(
+          torch::nn::Embedding(torch::nn::EmbeddingOptions(5, 2).sparse(true)),
+          torch::nn::Linear(2, 1));
+      DataParallelOptions options{
+          .reduction = Reduction::WeightedMean, .find_unused = true};
+      if (hooked)
+        options.hooks = {make_optimizer_hook<torch::optim::SGD>(
+            net->parameters(), torch::optim::SGDOptions(0.1))};
+      DataParallel model(net, group, options);
+      const at::Tensor before = net->parameters()[0].detach().clone();
+      for (const int users : {2, 1}) {
+        model.set_weight(0);
+        // One rank of two: the other has no rows.
+        if (group.rank() < users)
+          model(at::arange(3)).sum().backward();
+        else
+          net->ptr(1)
+              ->as<torch::nn::Linear>()
+              ->forward(at::ones({1, 2}))
+              .sum()
+              .backward();
+        for (const at::Tensor& parameter : net->parameters())
+          EXPECT_EQ(parameter.grad().defined(), !hooked) << parameter.sizes();
+        EXPECT_TRUE(
+            hooked ||
+            testing::same(net->parameters()[0].grad().to_dense(), at::zeros({5, 2})));
+        net->zero_grad();
+      }
+      EXPECT_TRUE(testing::same(net->parameters()[0].detach(), before));
+    }
+  });
 }
 
 }  // namespace

@@ -28,7 +28,8 @@ TEST(SparseReduceRanks, TheUnionOfAllRows) {
       const std::vector<int64_t> mine[] = {{4, 0, 0}, {0}, {3, 4}};
       for (const ReduceOp op : {ReduceOp::Sum, ReduceOp::Mean}) {
         const at::Tensor sum =
-            reduce_sparse(group, rows(mine[group.rank()], 3), {5, 2}, at::kFloat, op);
+            reduce_sparse(group, {rows(mine[group.rank()], 3)}, {5, 2}, at::kFloat, op)
+                .rows;
         EXPECT_TRUE(sum.is_coalesced());
         EXPECT_TRUE(
             same(sum._indices(), at::tensor({0, 3, 4}, at::kLong).view({1, 3})));
@@ -46,13 +47,17 @@ TEST(SparseReduceRanks, RanksWithNothingAndWithEverything) {
       mine = rows({}, 0);
     if (group.rank() == 2)
       mine = at::ones({5, 2});  // dense all the same
-    const at::Tensor sum =
-        reduce_sparse(group, mine, {5, 2}, at::kFloat, ReduceOp::Sum);
-    EXPECT_TRUE(same(sum.to_dense(), at::ones({5, 2})));
-    const at::Tensor none =
-        reduce_sparse(group, {}, {5, 2}, at::kFloat, ReduceOp::Mean);
-    EXPECT_EQ(none._nnz(), 0);
-    EXPECT_TRUE(same(none.to_dense(), at::zeros({5, 2})));
+    const SparseGradient sum =
+        reduce_sparse(group, {mine}, {5, 2}, at::kFloat, ReduceOp::Sum);
+    EXPECT_TRUE(same(sum.rows.to_dense(), at::ones({5, 2})));
+    EXPECT_FALSE(sum.used);
+    for (const int user : {3, 1}) {
+      const SparseGradient none = reduce_sparse(
+          group, {.used = group.rank() == user}, {5, 2}, at::kFloat, ReduceOp::Mean);
+      EXPECT_EQ(none.rows._nnz(), 0);
+      EXPECT_TRUE(same(none.rows.to_dense(), at::zeros({5, 2})));
+      EXPECT_EQ(none.used, user == 1) << "one is enough";
+    }
   });
 }
 
@@ -60,8 +65,10 @@ TEST(SparseReduceRanks, RanksWithNothingAndWithEverything) {
 TEST(SparseReduceRanks, SumsAreInTheOrderOfTheRanks) {
   run_world(Backend::Local, 3, [](const comm::Group& group) {
     const float values[] = {1e8F, -1e8F, 1};
-    const at::Tensor sum = reduce_sparse(
-        group, rows({2}, values[group.rank()]), {5, 2}, at::kFloat, ReduceOp::Sum);
+    const at::Tensor sum =
+        reduce_sparse(
+            group, {rows({2}, values[group.rank()])}, {5, 2}, at::kFloat, ReduceOp::Sum)
+            .rows;
     EXPECT_EQ(sum._values()[0][0].item<float>(), 1);
   });
 }
@@ -74,11 +81,12 @@ TEST(SparseReduceRanks, InAWiderDtype) {
         at::tensor({256.0F, 1.0F}).view({2, 1}).expand({2, 2}).to(at::kBFloat16),
         {5, 2});
     const at::Tensor sum = reduce_sparse(
-        group,
-        group.rank() == 0 ? mine : at::Tensor(),
-        {5, 2},
-        at::kFloat,
-        ReduceOp::Sum);
+                               group,
+                               {group.rank() == 0 ? mine : at::Tensor()},
+                               {5, 2},
+                               at::kFloat,
+                               ReduceOp::Sum)
+                               .rows;
     EXPECT_TRUE(same(sum._values(), at::full({1, 2}, 257.0F)));
   });
 }

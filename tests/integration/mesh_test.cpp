@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "mesh_case.h"
+#include "trireme/autograd/gradient_store.h"
 #include "trireme/comm/collectives.h"
 #include "trireme/sched/generate.h"
 #include "trireme/sched/index.h"
@@ -139,6 +140,68 @@ TEST(MeshRanks, AFailureReachesBothPipelines) {
       parameter.mutable_grad() = at::Tensor();
     rank.step();
     rank.expect_gradients(wanted);
+  });
+}
+
+/// One stage whose gradient is its input, on two replicas.
+struct StoreCase {
+  StoreCase(const comm::Group& world, const dp::DataParallelOptions& options)
+      : mesh(world, {{"dp", 2}, {"pp", 1}}),
+        stages{
+            {0,
+             make_stage(
+                 [w = w](const Tensors& in) { return Tensors{in[0] * w}; },
+                 {{"w", w}})}},
+        sync(std::make_shared<dp::StageSync>(
+            stage_parameters<dp::StageParameters>(stages), mesh["dp"], options)) {}
+  std::unique_ptr<Pipeline> pipeline(autograd::GradientStore& store) const {
+    PipelineOptions options;
+    options.microbatches = 1;
+    options.sync = sync;
+    options.store = &store;
+    const auto loss = [](const Tensors& out, const Tensors&) { return out[0].sum(); };
+    return std::make_unique<Pipeline>(stages, mesh["pp"], loss, options);
+  }
+  at::Tensor w = at::ones({2}).set_requires_grad(true);
+  comm::Mesh mesh;
+  std::vector<Stage> stages;
+  std::shared_ptr<dp::StageSync> sync;
+};
+
+// The pipeline's store is that of its sync.
+TEST(MeshRanks, GradientsInAStoreAreReducedThere) {
+  testing::run_world(Backend::Local, 2, [](const comm::Group& world) {
+    const StoreCase test(world, {});
+    const at::Tensor input = at::full({1, 2}, world.rank() + 1);
+    autograd::GradientMap first;
+    autograd::GradientMap second;
+    const auto one = test.pipeline(first);
+    const auto other = test.pipeline(second);
+    for (int step = 1; step <= 2; ++step) {
+      one->step({input}, {at::zeros({1})});
+      other->step({input * 10}, {at::zeros({1})});
+      EXPECT_EQ(first.get(test.w)[0].item<double>(), 1.5 * step);
+      EXPECT_EQ(second.get(test.w)[0].item<double>(), 15 * step);
+      EXPECT_FALSE(test.w.grad().defined());
+    }
+  });
+}
+
+TEST(MeshRanks, AnotherStoreOfTheSyncIsRefused) {
+  testing::run_world(Backend::Local, 2, [](const comm::Group& world) {
+    autograd::GradientMap map;
+    autograd::GradientMap another;
+    dp::DataParallelOptions options;
+    options.store = &map;
+    const StoreCase test(world, options);
+    const at::Tensor input = at::full({1, 2}, world.rank() + 1);
+    for (autograd::GradientStore* store :
+         {static_cast<autograd::GradientStore*>(&another), &autograd::grad_field()})
+      EXPECT_TRUE(testing::contains(
+          testing::message_of<InvalidArgument>([&] { test.pipeline(*store); }),
+          "DataParallelOptions::store"));
+    test.pipeline(map)->step({input}, {at::zeros({1})});
+    EXPECT_EQ(map.get(test.w)[0].item<double>(), 1.5);
   });
 }
 

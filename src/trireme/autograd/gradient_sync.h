@@ -7,6 +7,8 @@
 
 namespace trireme::autograd {
 
+class GradientStore;
+
 /// The link between a pipeline and data parallelism: the pipeline says when, and
 /// whoever implements this knows how. The calls come from the rank's thread, in the
 /// order of its schedule; none of them should wait for another rank but finish().
@@ -33,6 +35,10 @@ class GradientSync {
   /// The gradients of these leaves are complete only when finish() is called: other
   /// stages add to them. Called before the first step; replaces an earlier list.
   virtual void leave_to_finish(const std::vector<at::Tensor>& leaves) = 0;
+
+  /// Where the pipeline puts gradients: called before its first step, and before each
+  /// one that trains. InvalidArgument if this reduces those of another store.
+  virtual void use(GradientStore& /*store*/) {}
 
   /// What gradients are added up in, where it is not their parameters' dtype: what
   /// comes to its place only at finish() had best come in it.

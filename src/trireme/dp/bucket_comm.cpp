@@ -1,6 +1,7 @@
 #include "trireme/dp/bucket_comm.h"
 
 #include <algorithm>
+#include <bit>
 #include <utility>
 
 #include <ATen/Functions.h>
@@ -11,7 +12,6 @@
 #include "trireme/core/list_names.h"
 #include "trireme/core/log.h"
 #include "trireme/dp/riders.h"
-#include "trireme/dp/sparse_reduce.h"
 
 namespace trireme::dp {
 
@@ -81,11 +81,12 @@ void BucketComm::use(FlatGradients& gradients) {
 
 void BucketComm::begin(RoundPlan plan) {
   plan_ = std::move(plan);
+  scale_ = options_.reduction == Reduction::WeightedMean && is_narrow() ? 0 : 1;
   notes_.begin();
   outcome_ = {};
   outcome_.used.assign(riders_.used > 0 ? parameters_.size() : 0, 0);
   outcome_.squares.assign(options_.norm ? parameters_.size() : 0, 0.0);
-  std::fill(sparse_.begin(), sparse_.end(), at::Tensor());
+  std::fill(sparse_.begin(), sparse_.end(), SparseGradient());
   failed_ = false;
 }
 
@@ -93,7 +94,7 @@ void BucketComm::write_riders(size_t bucket, std::span<const uint8_t> flags) {
   write_flags(gradients_->riders(bucket), flags);
 }
 
-void BucketComm::set_sparse(size_t bucket, at::Tensor gradient) {
+void BucketComm::set_sparse(size_t bucket, SparseGradient gradient) {
   sparse_[bucket] = std::move(gradient);
 }
 
@@ -142,7 +143,7 @@ ReduceOp BucketComm::op() const {
 /// What a sum is divided by.
 double BucketComm::divisor() const {
   if (options_.reduction == Reduction::WeightedMean)
-    return static_cast<double>(std::max<int64_t>(1, outcome_.total_weight));
+    return static_cast<double>(std::max<int64_t>(1, outcome_.total_weight)) / scale_;
   if (options_.reduction == Reduction::Mean && plan_.by_active)
     return static_cast<double>(std::max<int64_t>(
         1, std::count_if(outcome_.active.begin(), outcome_.active.end(), [](int64_t n) {
@@ -172,6 +173,8 @@ void BucketComm::reduce(size_t bucket) {
   time.start_ns = now_ns();
   time.skipped = skips(bucket);
   try {
+    if (scale_ == 0)
+      agree_on_scale();
     if (gradients_->layout().buckets[bucket].sparse)
       reduce_rows(bucket);
     else if (gradients_->bucket(bucket).defined())
@@ -189,16 +192,17 @@ void BucketComm::reduce_rows(size_t bucket) {
     return;
   const BucketRange& range = gradients_->layout().buckets[bucket];
   const auto parameter = static_cast<size_t>(range.parameters[0]);
-  at::Tensor mine = sparse_[bucket];
-  if (options_.reduction == Reduction::WeightedMean && mine.defined())
+  SparseGradient mine = sparse_[bucket];
+  if (options_.reduction == Reduction::WeightedMean && mine.rows.defined())
     // What weighs nothing must not even bring its NaN.
-    mine =
-        plan_.weight == 0 ? at::Tensor() : mine.mul(static_cast<double>(plan_.weight));
+    mine.rows = plan_.weight == 0
+                    ? at::Tensor()
+                    : mine.rows.mul(static_cast<double>(plan_.weight) / scale_);
   sparse_[bucket] = reduce_sparse(
       group_, mine, parameters_[parameter].tensor.sizes(), range.dtype, op());
-  times_[bucket].bytes = static_cast<int64_t>(sparse_[bucket]._values().nbytes());
+  times_[bucket].bytes = static_cast<int64_t>(sparse_[bucket].rows._values().nbytes());
   if (riders_.used > 0)
-    outcome_.used[parameter] = sparse_[bucket]._nnz() > 0 ? 1 : 0;
+    outcome_.used[parameter] = sparse_[bucket].used ? 1 : 0;
 }
 
 void BucketComm::reduce_dense(size_t bucket) {
@@ -233,7 +237,30 @@ void BucketComm::weigh(const at::Tensor& gradients) const {
   if (plan_.weight == 0)
     gradients.zero_();
   else
-    gradients.mul_(static_cast<double>(plan_.weight));
+    gradients.mul_(static_cast<double>(plan_.weight) / scale_);
+}
+
+/// Whether gradients times their weights may be too large for what they are reduced in.
+bool BucketComm::is_narrow() const {
+  const auto& buckets = gradients_->layout().buckets;
+  return std::any_of(
+             buckets.begin(),
+             buckets.end(),
+             [](const BucketRange& range) { return range.dtype == at::kHalf; }) ||
+         std::any_of(
+             options_.hooks.begin(), options_.hooks.end(), [](const auto& hook) {
+               return hook->is_narrow();
+             });
+}
+
+/// Weights that add up to no more than 1 keep the sum as small as the gradients.
+/// Divided by a power of two, they change no bit of what is not close to 0.
+void BucketComm::agree_on_scale() {
+  const at::Tensor total =
+      at::full({1}, plan_.weight, at::TensorOptions().dtype(at::kLong));
+  comm::all_reduce(group_, total);
+  scale_ = static_cast<double>(std::bit_ceil(
+      static_cast<uint64_t>(std::max<int64_t>(1, total.item<int64_t>()))));
 }
 
 bool BucketComm::has_inputs_somewhere() const {
@@ -345,13 +372,14 @@ void BucketComm::scale_sparse() {
   }
   const double by = divisor();
   for (size_t b = 0; b < sparse_.size(); ++b)
-    if (sparse_[b].defined() && !times_[b].skipped) {
+    if (const at::Tensor& rows = sparse_[b].rows;
+        rows.defined() && !times_[b].skipped) {
       if (by != 1)
-        sparse_[b]._values().div_(by);
+        rows._values().div_(by);
       const auto parameter =
           static_cast<size_t>(gradients_->layout().buckets[b].parameters[0]);
       if (options_.norm) {
-        const auto norm = at::norm(sparse_[b]._values()).item<double>();
+        const auto norm = at::norm(rows._values()).item<double>();
         outcome_.squares[parameter] = norm * norm;
       }
       if (options_.hooks.empty())
@@ -361,7 +389,7 @@ void BucketComm::scale_sparse() {
       passed.round_ = plan_.round;
       passed.op_ = op();
       passed.entries_.push_back(entry_of(parameter));
-      passed.entries_.back().gradient = sparse_[b];
+      passed.entries_.back().gradient = rows;
       run_after(passed);
     }
 }

@@ -12,6 +12,7 @@
 #include "trireme/dp/flat_gradients.h"
 #include "trireme/dp/options.h"
 #include "trireme/dp/round_stats.h"
+#include "trireme/dp/sparse_reduce.h"
 #include "trireme/dp/stall_notes.h"
 
 namespace trireme::dp {
@@ -91,8 +92,8 @@ class BucketComm {
   void begin(RoundPlan plan);
   /// What rides on a bucket, in the order of the plan; before it is launched.
   void write_riders(size_t bucket, std::span<const uint8_t> flags);
-  /// The gradient of a sparse bucket; undefined if there is none.
-  void set_sparse(size_t bucket, at::Tensor gradient);
+  /// The gradient of a sparse bucket.
+  void set_sparse(size_t bucket, SparseGradient gradient);
 
   /// Starts a bucket on the thread, or carries it out at once.
   void launch(size_t bucket);
@@ -115,7 +116,7 @@ class BucketComm {
   }
 
   const RoundOutcome& outcome() const { return outcome_; }
-  const at::Tensor& sparse_result(size_t bucket) const { return sparse_[bucket]; }
+  const at::Tensor& sparse_result(size_t bucket) const { return sparse_[bucket].rows; }
   /// When each bucket began and ended; the reducer fills in the rest.
   std::vector<BucketTime>& times() { return times_; }
 
@@ -124,6 +125,8 @@ class BucketComm {
   void reduce_dense(size_t bucket);
   void reduce_rows(size_t bucket);
   void weigh(const at::Tensor& gradients) const;
+  bool is_narrow() const;
+  void agree_on_scale();
   void run_hooks(size_t bucket, GradBucket& passed);
   void run_after(GradBucket& passed);
   void call_hook(GradBucket& bucket, size_t hook, int64_t elements);
@@ -148,8 +151,10 @@ class BucketComm {
   int first_dense_ = -1;
   int last_dense_ = -1;
   RoundPlan plan_;
+  /// What weights are divided by: a power of two; 0 until the ranks have agreed on it.
+  double scale_ = 1;
   RoundOutcome outcome_;
-  std::vector<at::Tensor> sparse_;
+  std::vector<SparseGradient> sparse_;
   std::vector<BucketTime> times_;
   std::vector<comm::Work> works_;
   std::atomic<bool> failed_{false};

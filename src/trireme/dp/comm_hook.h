@@ -100,6 +100,9 @@ class CommHook {
   /// their places, which entries() show. Those that list rows come one at a time at the
   /// end of backward, without a buffer. Not called for gradients that no rank has.
   virtual void after(GradBucket& /*bucket*/) {}
+  /// Whether it reduces in a dtype of a small range, such as float16: then gradients of
+  /// a weighted mean come scaled down, by one power of two on all ranks.
+  virtual bool is_narrow() const { return false; }
 };
 using CommHooks = std::vector<std::shared_ptr<CommHook>>;
 

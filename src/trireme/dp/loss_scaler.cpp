@@ -1,5 +1,6 @@
 #include "trireme/dp/loss_scaler.h"
 
+#include <algorithm>
 #include <cmath>
 #include <set>
 #include <utility>
@@ -17,6 +18,13 @@ bool all_finite(const at::Tensor& gradient) {
   const at::Tensor values = gradient.is_sparse() ? gradient._values() : gradient;
   return values.numel() == 0 || at::isfinite(values).all().item<bool>();
 }
+
+bool is_narrow(const at::Tensor& gradient) {
+  return gradient.scalar_type() == at::kHalf;
+}
+
+/// In gradients; the worst counts.
+enum class Found { Finite, Overflow, Narrow };
 
 }  // namespace
 
@@ -47,18 +55,31 @@ bool LossScaler::unscale(
     throw InvalidArgument(
         "[dp] expected unscale() once a step, got it again; call step() in between");
   const c10::AutoGradMode no_grad(false);
-  bool finite = true;
+  std::vector<at::Tensor> gradients;
   std::set<const void*> seen;  // a module lists a shared parameter under each name
   for (const at::Tensor& parameter : parameters)
     if (const at::Tensor gradient = parameter.grad();
-        gradient.defined() && seen.insert(parameter.unsafeGetTensorImpl()).second) {
-      finite = finite && all_finite(gradient);
-      gradient.mul_(1 / scale_);
-    }
-  at::Tensor bad = at::full({1}, finite ? 0 : 1, at::TensorOptions().dtype(at::kInt));
+        gradient.defined() && seen.insert(parameter.unsafeGetTensorImpl()).second)
+      gradients.push_back(gradient);
+  Found found = Found::Finite;
+  if (std::any_of(gradients.begin(), gradients.end(), is_narrow))
+    found = Found::Narrow;
+  else if (!std::all_of(gradients.begin(), gradients.end(), all_finite))
+    found = Found::Overflow;
+  const at::Tensor worst =
+      at::full({1}, static_cast<int>(found), at::TensorOptions().dtype(at::kInt));
   for (const comm::Group& group : groups)
-    comm::all_reduce(group, bad, {.op = comm::ReduceOp::Max});
-  finite_ = bad.item<int>() == 0;
+    comm::all_reduce(group, worst, {.op = comm::ReduceOp::Max});
+  const auto all = static_cast<Found>(worst.item<int>());
+  if (all == Found::Narrow)
+    throw InvalidArgument(text(
+        "[dp] expected gradients of a wider dtype to unscale, got float16",
+        found == all ? "" : " on another rank",
+        ", where small ones would vanish; keep parameters in float32 (see "
+        "mixed_precision), or set gradient_dtype and unrounded"));
+  for (const at::Tensor& gradient : gradients)
+    gradient.mul_(1 / scale_);
+  finite_ = all == Found::Finite;
   unscaled_ = true;
   return finite_;
 }

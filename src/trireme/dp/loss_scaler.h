@@ -34,7 +34,8 @@ class LossScaler {
   double value() const { return scale_; }
 
   /// Divides the gradients by the scale, once a step; true if all are finite, on all
-  /// ranks of all groups. Collective over the groups.
+  /// ranks of all groups. InvalidArgument on all of them if a gradient is in float16,
+  /// which would lose what the scale has saved. Collective over the groups.
   bool unscale(
       const std::vector<at::Tensor>& parameters,
       const std::vector<comm::Group>& groups = {});

@@ -1,5 +1,7 @@
 // Computes with copies of the parameters in another dtype.
 #pragma once
+#include <cstdint>
+#include <string>
 #include <unordered_map>
 #include <vector>
 
@@ -21,11 +23,20 @@ class LowPrecisionScope {
   /// The values that a parameter has when the scope ends; its own if it holds no copy.
   at::Tensor full(const at::Tensor& parameter) const;
   /// Makes the copies anew, after somebody has changed the full values.
-  void refresh() const;
+  void refresh();
+  /// Names of parameters whose copies somebody has written to since they were made:
+  /// what the end of the scope drops. Optimizers write below versions, so this reads
+  /// all copies.
+  std::vector<std::string> changed() const;
 
  private:
+  void make_copy(size_t i, c10::ScalarType dtype);
+
+  std::vector<std::string> names_;
   std::vector<at::Tensor> tensors_;
   std::vector<at::Tensor> full_;
+  /// Hashes of the copies as they were made.
+  std::vector<uint64_t> made_;
   std::unordered_map<const c10::TensorImpl*, size_t> index_;
 };
 

@@ -101,7 +101,8 @@ struct DataParallelOptions {
   /// Instead of `hooks` for the stages of a pipeline: each stage has its own, since
   /// they keep state by parameter.
   std::function<CommHooks(int stage)> stage_hooks{};
-  /// Where a pipeline puts gradients, if not in `.grad`.
+  /// Where gradients of stages are, if not in `.grad`. A Pipeline hands its own store
+  /// on, so only those set it who call a StageSync themselves.
   autograd::GradientStore* store = nullptr;
 
   /// What gradients are added up and reduced in; none: in the parameters' dtype.

@@ -15,11 +15,13 @@ class OutputWatch::Sink final : public autograd::Node {
       autograd::Edge edge,
       std::shared_ptr<Link> link,
       std::shared_ptr<Output> output,
-      std::shared_ptr<int> alive)
+      std::shared_ptr<int> alive,
+      bool with_copies)
       : Node(autograd::edge_list{std::move(edge)}),
         link_(std::move(link)),
         output_(std::move(output)),
-        alive_(std::move(alive)) {
+        alive_(std::move(alive)),
+        with_copies_(with_copies) {
     output_->root = next_edge(0).function.get();
   }
   ~Sink() override {
@@ -32,6 +34,8 @@ class OutputWatch::Sink final : public autograd::Node {
   autograd::variable_list apply(autograd::variable_list&& gradients) override {
     Reducer* reducer = link_->reducer;
     if (reducer != nullptr && reducer->hooks().in_pass()) {
+      if (with_copies_ && link_->before_backward)
+        link_->before_backward();
       reducer->begin_pass();
       output_->round = reducer->rounds();
     }
@@ -42,10 +46,11 @@ class OutputWatch::Sink final : public autograd::Node {
   std::shared_ptr<Link> link_;
   std::shared_ptr<Output> output_;
   std::shared_ptr<int> alive_;
+  bool with_copies_;
 };
 
 OutputWatch::OutputWatch(Reducer& reducer)
-    : reducer_(reducer), link_(std::make_shared<Link>(Link{&reducer})) {
+    : reducer_(reducer), link_(std::make_shared<Link>(Link{&reducer, {}})) {
   reducer_.set_exemptions(this);
 }
 
@@ -54,7 +59,8 @@ OutputWatch::~OutputWatch() {
   link_->reducer = nullptr;
 }
 
-void OutputWatch::begin_forward() {
+void OutputWatch::begin_forward(bool with_copies) {
+  with_copies_ = with_copies;
   std::erase_if(forwards_, [](const Forward& forward) {
     return forward.alive.expired() ||
            std::any_of(
@@ -77,7 +83,11 @@ at::Tensor OutputWatch::watch(const at::Tensor& output) {
   torch::autograd::create_gradient_edge(
       alias,
       autograd::make_node<Sink>(
-          torch::autograd::impl::gradient_edge(output), link_, seen, alive_));
+          torch::autograd::impl::gradient_edge(output),
+          link_,
+          seen,
+          alive_,
+          with_copies_));
   return alias;
 }
 

@@ -2,9 +2,11 @@
 // parameters lie behind each.
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <unordered_map>
 #include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
@@ -24,8 +26,15 @@ class OutputWatch final : public Exemptions {
   OutputWatch(const OutputWatch&) = delete;
   OutputWatch& operator=(const OutputWatch&) = delete;
 
-  /// A new forward: forgets what no backward can come from any more.
-  void begin_forward();
+  /// Called when a backward reaches an output of a forward with copies, before it goes
+  /// on to what has saved them.
+  void set_before_backward(std::function<void()> f) {
+    link_->before_backward = std::move(f);
+  }
+
+  /// A new forward: forgets what no backward can come from any more. `with_copies` if
+  /// parameters hold copies in another dtype.
+  void begin_forward(bool with_copies = false);
   /// One of its outputs; the same memory, behind a node of ours if it has a gradient.
   at::Tensor watch(const at::Tensor& output);
   /// All its outputs were seen: tells the reducer what they do not lead to, if it asks.
@@ -53,6 +62,7 @@ class OutputWatch final : public Exemptions {
   /// What sinks hold: empty when the watch is gone.
   struct Link {
     Reducer* reducer = nullptr;
+    std::function<void()> before_backward;
   };
   /// The nodes behind some outputs.
   static Nodes nodes_behind(const std::vector<const Output*>& outputs);
@@ -61,6 +71,7 @@ class OutputWatch final : public Exemptions {
   std::shared_ptr<Link> link_;
   std::vector<Forward> forwards_;
   std::shared_ptr<int> alive_;
+  bool with_copies_ = false;
   /// Of the round that asked last.
   int64_t exempt_round_ = -1;
   Nodes exempt_;

@@ -98,12 +98,40 @@ void Reducer::ready(size_t parameter) {
 
 void Reducer::begin_pass() {
   const bool runs = state_ != State::Idle && state_ != State::Failed;
-  if (rounds_by_ == Rounds::ByHand || runs || paused_ > 0)
+  if (rounds_by_ == Rounds::ByHand || runs)
     return;
+  if (paused_ > 0)
+    return begin_paused_pass();
   // A pass that fails drops what was to be called at its end.
   const std::shared_ptr<Reducer> end(this, [](Reducer* self) { self->abandon(); });
   open();
   at_end_of_pass([end] { end->end_pass(); });
+}
+
+/// No round begins, but parameters that hold copies get their values back at its end.
+void Reducer::begin_paused_pass() {
+  if (!before_give_back_ || !options_.mixed_precision.parameters || in_paused_pass_)
+    return;
+  in_paused_pass_ = true;
+  const std::shared_ptr<Reducer> end(this, [](Reducer* self) {
+    if (std::exchange(self->in_paused_pass_, false))
+      self->put_back_after_failure();
+  });
+  at_end_of_pass([end] { end->end_paused_pass(); });
+}
+
+void Reducer::end_paused_pass() {
+  in_paused_pass_ = false;
+  before_give_back_();
+}
+
+void Reducer::put_back_after_failure() noexcept {
+  try {
+    if (before_give_back_)
+      before_give_back_();
+  } catch (const std::exception&) {
+    // the first error counts
+  }
 }
 
 void Reducer::abandon() noexcept {
@@ -120,8 +148,7 @@ void Reducer::abandon() noexcept {
   } catch (const std::exception&) {
     // the first error counts
   }
-  if (before_give_back_)
-    before_give_back_();
+  put_back_after_failure();
 }
 
 void Reducer::open() {

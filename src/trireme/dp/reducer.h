@@ -83,8 +83,8 @@ class Reducer final : public ReadyListener {
   /// What optimizers step, by parameter, while parameters hold copies in another dtype;
   /// empty: the parameters themselves.
   void set_values(std::vector<at::Tensor> values) { values_ = std::move(values); }
-  /// Called when all is reduced, before gradients go to those who read them; and when a
-  /// round has failed.
+  /// Called when all is reduced, before gradients go to those who read them; when a
+  /// pass in a pause has ended, if parameters hold copies; and when either has failed.
   void set_before_give_back(std::function<void()> f) {
     before_give_back_ = std::move(f);
   }
@@ -185,6 +185,9 @@ class Reducer final : public ReadyListener {
 
   // reducer.cpp: the rounds.
   void begin(autograd::GradientStore& store, State state);
+  void begin_paused_pass();
+  void end_paused_pass();
+  void put_back_after_failure() noexcept;
   void count_down(size_t parameter);
   void take(size_t parameter, Progress progress);
   void take_unexpected(size_t parameter);
@@ -229,6 +232,8 @@ class Reducer final : public ReadyListener {
   std::function<void()> before_give_back_;
   std::function<void()> at_meeting_;
   int paused_ = 0;
+  /// A pass in a pause runs, and its end was asked for.
+  bool in_paused_pass_ = false;
   int64_t weight_ = 1;
   JoinOptions join_;
   std::vector<int64_t> last_active_;

@@ -93,7 +93,7 @@ void Reducer::put(size_t parameter) {
   Slot& slot = slots_[parameter];
   slot.used = gradient.defined() && (slot.used || slot.source == Source::Finish);
   if (parameters_[parameter].sparse)
-    comm_->set_sparse(bucket_of(parameter), gradient);
+    comm_->set_sparse(bucket_of(parameter), {gradient, slot.used});
   else if (!gradient.defined())
     gradients_->clear(parameter);
   // What weighs nothing changes nothing, whatever it is.

@@ -36,6 +36,15 @@ DataParallelOptions delayed_options(DataParallelOptions options) {
   return options;
 }
 
+std::string lost_step(const std::vector<std::string>& names) {
+  return text(
+      "expected the optimizer to step full parameters, got a step on copies of ",
+      list_names(names),
+      ", which is lost: with mixed_precision they are in place from a forward to the "
+      "end of the next backward; step right after backward, and look at outputs under "
+      "torch::NoGradGuard");
+}
+
 }  // namespace
 
 Replica::Replica(
@@ -64,12 +73,21 @@ Replica::Replica(
       if (c10::isFloatingType(buffer.scalar_type()))
         buffer.set_data(buffer.to(*dtype));
   reducer_->set_before_give_back([this] { end_low_precision(); });
+  // One of several forwards whose backwards come one after the other: the first of
+  // those has put full values back.
+  watch_.set_before_backward([this] {
+    if (!low_ && !reducer_->is_open())
+      begin_low_precision(make_copies());
+  });
   reducer_->set_at_meeting([this] { sync_buffers(); });
   if (options_.init_sync)
     broadcast_state(0);
 }
 
-Replica::~Replica() = default;
+Replica::~Replica() {
+  if (low_ && !low_->changed().empty())
+    TRIREME_LOG(warn, "dp") << lost_step(low_->changed());
+}
 
 std::string Replica::module_name() const {
   return module_.name();
@@ -187,6 +205,12 @@ void Replica::check_delayed() {
     }
 }
 
+std::unique_ptr<LowPrecisionScope> Replica::make_copies() const {
+  const auto dtype = options_.mixed_precision.parameters;
+  return dtype ? std::make_unique<LowPrecisionScope>(kept_parameters(), *dtype)
+               : nullptr;
+}
+
 void Replica::begin_low_precision(std::unique_ptr<LowPrecisionScope> low) {
   low_ = std::move(low);
   if (options_.hooks.empty())
@@ -198,8 +222,17 @@ void Replica::begin_low_precision(std::unique_ptr<LowPrecisionScope> low) {
 }
 
 void Replica::end_low_precision() {
+  const auto lost = low_ ? low_->changed() : std::vector<std::string>();
   low_.reset();
   reducer_->set_values({});
+  if (!lost.empty())
+    throw InvalidArgument(text("[dp] ", lost_step(lost)));
+}
+
+/// Where copies stay, they must be as they were made.
+void Replica::check_copies() {
+  if (low_ && !low_->changed().empty())
+    end_low_precision();
 }
 
 std::unique_ptr<LowPrecisionScope> Replica::before_forward() {
@@ -207,13 +240,12 @@ std::unique_ptr<LowPrecisionScope> Replica::before_forward() {
     throw InvalidArgument(
         "[dp] expected the last backward to have ended, got one that failed half way; "
         "renew the world's group and call replace_group()");
-  std::unique_ptr<LowPrecisionScope> low;
-  if (const auto dtype = options_.mixed_precision.parameters; dtype && !low_) {
-    low = std::make_unique<LowPrecisionScope>(kept_parameters(), *dtype);
+  check_copies();
+  std::unique_ptr<LowPrecisionScope> low = low_ ? nullptr : make_copies();
+  if (low)
     for (Reducer* each : {reducer_.get(), delayed_.get()})
       if (each != nullptr)
         each->hooks().follow(each->parameters());
-  }
   if (!trains())
     return low;
   // The graph of this forward saves them: until its backward has ended, and through
@@ -263,7 +295,7 @@ at::Tensor Replica::cast_input(const at::Tensor& input) const {
 }
 
 void Replica::begin_watch() {
-  watch_.begin_forward();
+  watch_.begin_forward(low_ != nullptr);
 }
 
 void Replica::end_watch() {
@@ -305,6 +337,7 @@ void Replica::sync_buffers() {
 }
 
 void Replica::broadcast_state(int source) {
+  check_copies();
   std::vector<at::Tensor> tensors;
   for (const Parameter& parameter : full_parameters())
     tensors.push_back(parameter.tensor);
@@ -321,6 +354,7 @@ void Replica::check_replicas() const {
 }
 
 void Replica::replace_group(const comm::Group& group) {
+  check_copies();
   comm::check_everywhere(
       group, {.module = "dp"}, [&] { check_module_options(options_, group); });
   if (options_.init_sync)

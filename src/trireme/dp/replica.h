@@ -45,7 +45,8 @@ class Replica final : public Joinable {
 
   /// Before a forward: checks that the last backward has ended, and makes buffers
   /// equal. Parameters have the dtype to compute in while the result lives and, in
-  /// training, until the next round has ended.
+  /// training, until the next backward has ended; InvalidArgument if an optimizer has
+  /// stepped them meanwhile.
   [[nodiscard]] std::unique_ptr<LowPrecisionScope> before_forward();
   /// An input in the dtype to compute in.
   at::Tensor cast_input(const at::Tensor& input) const;
@@ -105,8 +106,10 @@ class Replica final : public Joinable {
   void check_current() const;
   void check_frozen() const;
   void check_delayed();
+  std::unique_ptr<LowPrecisionScope> make_copies() const;
   void begin_low_precision(std::unique_ptr<LowPrecisionScope> low);
   void end_low_precision();
+  void check_copies();
   void ask_for_buffers();
   void keep_equal();
   void begin_watch();
@@ -129,7 +132,7 @@ class Replica final : public Joinable {
   /// No forward has changed buffers since they were made equal.
   bool buffers_equal_ = false;
   bool joins_ = false;
-  /// From a forward to the end of its backward.
+  /// From a forward to the end of the next backward.
   std::unique_ptr<LowPrecisionScope> low_;
 };
 

@@ -7,12 +7,20 @@
 
 namespace trireme::dp {
 
+/// A gradient that lists rows.
+struct SparseGradient {
+  /// Undefined if there are none.
+  at::Tensor rows{};
+  /// Whether the parameter was used, here or, of a sum, on any rank; also without rows.
+  bool used = false;
+};
+
 /// The union of everybody's rows in this dtype, each once, in order; rows of several
-/// ranks are summed in the order of the ranks. An undefined gradient adds nothing.
+/// ranks are summed in the order of the ranks. Rows that are undefined add nothing.
 /// Collective.
-at::Tensor reduce_sparse(
+SparseGradient reduce_sparse(
     const comm::Group& group,
-    const at::Tensor& gradient,
+    const SparseGradient& gradient,
     at::IntArrayRef sizes,
     c10::ScalarType dtype,
     comm::ReduceOp op);

@@ -79,7 +79,20 @@ Reducer* StageSync::find(int stage) const {
 }
 
 autograd::GradientStore& StageSync::store() const {
+  if (store_ != nullptr)
+    return *store_;
   return options_.store != nullptr ? *options_.store : autograd::grad_field();
+}
+
+void StageSync::use(autograd::GradientStore& store) {
+  const autograd::GradientStore* own = options_.store;
+  if (own != nullptr && own != &store &&
+      !(own->is_grad_field() && store.is_grad_field()))
+    throw InvalidArgument(
+        "[dp] expected the store of the pipeline (PipelineOptions::store) in "
+        "DataParallelOptions::store, got another one, whose gradients no step makes; "
+        "leave it out, since the pipeline hands its own on");
+  store_ = &store;
 }
 
 void StageSync::last_backward(int stage) {

@@ -42,6 +42,8 @@ class StageSync final : public autograd::GradientSync {
   void unshard(int) override {}
   void reshard(int) override {}
   void leave_to_finish(const std::vector<at::Tensor>& leaves) override;
+  /// The options' store, if they name one, must be the same.
+  void use(autograd::GradientStore& store) override;
   std::optional<at::ScalarType> gradient_dtype() const override {
     return options_.reduction_dtype();
   }
@@ -67,6 +69,8 @@ class StageSync final : public autograd::GradientSync {
   void check_frozen() const;
 
   DataParallelOptions options_;
+  /// What the pipeline has said; null if none has.
+  autograd::GradientStore* store_ = nullptr;
   std::vector<StageParameters> stages_;
   comm::Group group_;
   std::map<int, std::unique_ptr<Reducer>> reducers_;

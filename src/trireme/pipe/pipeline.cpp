@@ -148,6 +148,8 @@ void Pipeline::Impl::join(const comm::Group& outer, const std::vector<Stage>& st
   place = {group.rank(), find_owners(stages, group), group.members()};
   comm::check_everywhere(group, {.module = "pipe"}, [&] {
     check_stages(stages, options, place.rank_of_stage);
+    if (options.sync)
+      options.sync->use(*options.store);
   });
   if (!options.tied.empty())
     tied = std::make_unique<TiedGradients>(
@@ -225,6 +227,8 @@ void Pipeline::Impl::carry_out(const Program& program, StepData& data) {
   const memory::AccountScope scope(account);
   auto opened = channels->open(program);
   try {
+    if (options.sync && program.trains)
+      options.sync->use(*options.store);  // another pipeline may share it
     runtime->run(program, std::move(opened), group.rank(), data);
     if (tied && program.trains)
       tied->finish();

@@ -67,7 +67,7 @@ struct PipelineOptions {
   bool share_losses = false;
   /// Who reduces gradients over other ranks; may be null.
   std::shared_ptr<autograd::GradientSync> sync{};
-  /// Where gradients go.
+  /// Where gradients go; `sync` reduces them there.
   autograd::GradientStore* store = &autograd::grad_field();
   OverlapMode overlap = OverlapMode::Auto;
   /// How many stages of a rank are unsharded at once, with `sync`.
