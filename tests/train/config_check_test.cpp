@@ -85,7 +85,13 @@ TEST(ConfigCheck, KeysThatNobodyWouldReadAreRefused) {
          c.lr_scheduler.decay_type = "constant";
          c.lr_scheduler.decay_ratio = 0.5;
        },
-       "expected no lr_scheduler.decay_ratio"}};
+       "expected no lr_scheduler.decay_ratio"},
+      {[](Config& c) {
+         c.parallelism.pipeline_parallel_degree = 1;
+         c.parallelism.pipeline_parallel_schedule = "GPipe";
+       },
+       "expected no parallelism.pipeline_parallel_schedule beside "
+       "parallelism.pipeline_parallel_degree 1"}};
   for (const auto& [change, part] : cases)
     EXPECT_NE(error_of(change).find(part), std::string::npos) << error_of(change);
 }
@@ -94,7 +100,9 @@ TEST(ConfigCheck, TheConfigOfARunIsNeverRefusedForThem) {
   for (const auto& change : std::vector<std::function<void(Config&)>>{
            [](Config& c) { c.model.hf_assets_path = "gpt2"; },
            [](Config& c) { c.optimizer.name = "SGD"; },
-           [](Config& c) { c.lr_scheduler.decay_type = "constant"; }}) {
+           [](Config& c) { c.lr_scheduler.decay_type = "constant"; },
+           [](Config& c) { c.parallelism.pipeline_parallel_degree = 1; },
+           [](Config& c) { c.parallelism.pipeline_parallel_schedule = "GPipe"; }}) {
     Config config;
     change(config);
     Config again;

@@ -370,7 +370,12 @@ const std::vector<IgnoredKeys>& ignored_keys() {
        [](const Config& config) {
          return config.lr_scheduler.decay_type == "constant";
        },
-       "lr_scheduler.decay_type constant, which does not fall"}};
+       "lr_scheduler.decay_type constant, which does not fall"},
+      {{"parallelism.pipeline_parallel_schedule"},
+       [](const Config& config) {
+         return config.parallelism.pipeline_parallel_degree == 1;
+       },
+       "parallelism.pipeline_parallel_degree 1, which has nobody to take turns with"}};
   return all;
 }
 
