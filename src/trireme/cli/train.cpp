@@ -22,6 +22,7 @@
 #include "trireme/train/dry_run.h"
 #include "trireme/train/model_source.h"
 #include "trireme/train/run_folder.h"
+#include "trireme/train/run_lock.h"
 #include "trireme/train/stop_signal.h"
 #include "trireme/train/token_sources.h"
 #include "trireme/train/trainer.h"
@@ -213,6 +214,13 @@ std::string check_job(TrainPlan& plan) {
   return train::dry_run(config, plan.model, plan.layouts.front().degrees);
 }
 
+// Before anything is tried, where ranks are still to be started: of ranks that are here
+// already the first may have the lock.
+void check_folder(const train::Config& config) {
+  if (!is_rank())
+    train::check_unlocked(train::find_run_folder(config));
+}
+
 int run(const TrainArguments& arguments, const std::vector<std::string>& words) {
   if (arguments.help_keys) {
     std::cout << list_keys();
@@ -236,6 +244,7 @@ int run(const TrainArguments& arguments, const std::vector<std::string>& words) 
         std::cout << described;
       return 0;
     }
+    check_folder(plan.config);
   } catch (const Error& error) {
     std::cerr << "trireme: " << train::with_origins(plan.config, error.what()) << "\n";
     return kWrongUsage;

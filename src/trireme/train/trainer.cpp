@@ -23,6 +23,7 @@
 #include "trireme/train/model_source.h"
 #include "trireme/train/progress.h"
 #include "trireme/train/run_folder.h"
+#include "trireme/train/run_lock.h"
 #include "trireme/train/schedule_choice.h"
 #include "trireme/train/share_text.h"
 #include "trireme/train/step_totals.h"
@@ -61,6 +62,7 @@ class Job {
         config_(config),
         options_(options),
         folder_(open_run_folder(config)),
+        lock_(lock_run(world, folder_.path)),
         sources_(open_sources(config)),
         model_(describe_model(config, vocabulary_of(sources_.tokenizer.get()))),
         degrees_(degrees_of(config, model_.plan, world.size(), options.degrees)),
@@ -97,6 +99,8 @@ class Job {
   Config config_;
   TrainerOptions options_;
   RunFolder folder_;
+  /// Rank 0's, from before it looks for checkpoints until all is written.
+  std::unique_ptr<RunLock> lock_;
   TokenSources sources_;
   ModelSource model_;
   Degrees degrees_;
