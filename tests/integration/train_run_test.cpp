@@ -232,6 +232,12 @@ TEST_F(TrainRunProcs, AFolderIsForOneJobAtATime) {
   EXPECT_EQ(run(train({"--training.steps", std::to_string(done + 1)})), 0) << err_;
 }
 
+TEST_F(TrainRunProcs, AnotherModelIsFoundBeforeRanksStart) {
+  ASSERT_EQ(run(train({"--training.steps", "2"})), 0) << err_;
+  EXPECT_EQ(run(train({"--training.steps", "3", "--model.n_heads", "4"})), 2);
+  expect(err_, "the command line: expected model.n_heads 4 in the checkpoint ");
+}
+
 TEST_F(TrainRunProcs, SamplesFromItsCheckpoints) {
   ASSERT_EQ(run(train({"--training.steps", "2"})), 0) << err_;
   const Words sample{

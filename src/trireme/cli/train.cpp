@@ -21,6 +21,7 @@
 #include "trireme/train/config_origin.h"
 #include "trireme/train/dry_run.h"
 #include "trireme/train/model_source.h"
+#include "trireme/train/resume_check.h"
 #include "trireme/train/run_folder.h"
 #include "trireme/train/run_lock.h"
 #include "trireme/train/stop_signal.h"
@@ -188,7 +189,10 @@ void keep_layout(TrainPlan& plan) {
   if (run.empty() && config.checkpoint.resume == "auto")
     return;  // there is nothing to go on from yet
   const auto checkpoint = train::find_resume(config, run / config.checkpoint.folder);
-  const auto before = checkpoint ? train::saved_degrees(*checkpoint) : std::nullopt;
+  if (!checkpoint)
+    return;
+  train::check_resume(*checkpoint, plan.model, config);
+  const auto before = train::saved_degrees(*checkpoint);
   if (!before)
     return;
   const auto same =

@@ -22,6 +22,7 @@
 #include "trireme/train/lr_schedule.h"
 #include "trireme/train/model_source.h"
 #include "trireme/train/progress.h"
+#include "trireme/train/resume_check.h"
 #include "trireme/train/run_folder.h"
 #include "trireme/train/run_lock.h"
 #include "trireme/train/schedule_choice.h"
@@ -175,6 +176,8 @@ void Job::find_checkpoint() {
     return found ? found->string() : std::string();
   };
   resume_ = share_text(world_, leads() ? find() : std::string());
+  if (!resume_.empty())
+    check_resume(resume_, model_.plan, config_);
 }
 
 void Job::lay_out() {
