@@ -236,6 +236,8 @@ TEST_F(TrainRunProcs, AnotherModelIsFoundBeforeRanksStart) {
   ASSERT_EQ(run(train({"--training.steps", "2"})), 0) << err_;
   EXPECT_EQ(run(train({"--training.steps", "3", "--model.n_heads", "4"})), 2);
   expect(err_, "the command line: expected model.n_heads 4 in the checkpoint ");
+  EXPECT_EQ(run(train({"--training.steps", "3", "--optimizer.name", "SGD"})), 2);
+  expect(err_, "optimizer.name SGD");
 }
 
 TEST_F(TrainRunProcs, SamplesFromItsCheckpoints) {

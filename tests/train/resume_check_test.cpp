@@ -83,5 +83,29 @@ TEST_F(ResumeCheckRanks, AnotherModelFolderIsRefusedByItsOwnKey) {
   EXPECT_TRUE(testing::contains(error, "model.hf_assets_path")) << error;
 }
 
+TEST_F(ResumeCheckRanks, StatesThatNobodyWouldTakeAreRefused) {
+  begin();
+  const std::string plain = error_of([](Config& c) { c.optimizer.name = "SGD"; });
+  EXPECT_TRUE(testing::contains(plain, "optimizer.name SGD")) << plain;
+  EXPECT_TRUE(testing::contains(plain, "got exp_avg, exp_avg_sq")) << plain;
+  EXPECT_TRUE(testing::contains(plain, "--model.hf_assets_path")) << plain;
+  const std::string heavy = error_of([](Config& c) {
+    c.optimizer.name = "SGD";
+    c.optimizer.momentum = 0.9;
+  });
+  EXPECT_TRUE(testing::contains(heavy, "optimizer.name SGD")) << heavy;
+}
+
+TEST_F(ResumeCheckRanks, MomentumIsNotDropped) {
+  config_.optimizer.name = "SGD";
+  config_.optimizer.momentum = 0.9;
+  begin();
+  const std::string none = error_of([](Config& c) { c.optimizer.momentum = 0; });
+  EXPECT_TRUE(testing::contains(none, "optimizer.momentum 0")) << none;
+  EXPECT_TRUE(testing::contains(none, "got momentum")) << none;
+  config_.optimizer.momentum = 0.5;
+  EXPECT_EQ(run_job(config_, 1, 1).result.step, 4);
+}
+
 }  // namespace
 }  // namespace trireme::train

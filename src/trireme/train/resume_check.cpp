@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <set>
 #include <string_view>
 #include <vector>
 
@@ -11,6 +12,7 @@
 #include "trireme/ckpt/checkpoint.h"
 #include "trireme/core/error.h"
 #include "trireme/core/escape.h"
+#include "trireme/train/optimizer.h"
 
 namespace trireme::train {
 namespace {
@@ -83,6 +85,39 @@ void check_model_of(
   }
 }
 
+std::string listed(const std::set<std::string>& kinds) {
+  std::string out;
+  for (const std::string& kind : kinds)
+    out += text(out.empty() ? "" : ", ", kind);
+  return out.empty() ? "none" : out;
+}
+
+// Masters and counts of steps come and go with the precision, not with the optimizer.
+void check_optimizer_of(const ckpt::Checkpoint& checkpoint, const Config& config) {
+  std::set<std::string> saved;
+  for (const std::string& name : checkpoint.optimizer().names())
+    saved.insert(name.substr(0, name.find('.')));
+  saved.erase("master");
+  saved.erase("step");
+  const OptimizerConfig& optimizer = config.optimizer;
+  const auto kinds = state_kinds(optimizer);
+  const std::set<std::string> wanted(kinds.begin(), kinds.end());
+  if (saved == wanted)
+    return;
+  refuse_checkpoint(
+      checkpoint.folder(),
+      text(
+          "the states of optimizer.name ",
+          optimizer.name,
+          optimizer.name == "SGD"
+              ? text(" with optimizer.momentum ", optimizer.momentum)
+              : "",
+          " (",
+          listed(wanted),
+          ")"),
+      text(listed(saved), saved.empty() ? "" : ", which nobody would take"));
+}
+
 }  // namespace
 
 void refuse_checkpoint(
@@ -105,6 +140,7 @@ void check_resume(
   if (!saved.is_object())
     refuse_checkpoint(checkpoint, "a config.json that is a JSON object", "none");
   check_model_of(checkpoint, saved, Json::parse(plan.config_json), config);
+  check_optimizer_of(opened, config);
 }
 
 }  // namespace trireme::train

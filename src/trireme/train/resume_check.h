@@ -1,4 +1,5 @@
-// Whether a job may go on from a checkpoint: it must be of the same model.
+// Whether a job may go on from a checkpoint: it must be of the same model and
+// optimizer.
 #pragma once
 #include <filesystem>
 #include <string>
@@ -9,7 +10,8 @@
 namespace trireme::train {
 
 /// InvalidArgument names the key, what it is here and what it is in the checkpoint, if
-/// that is of another model; dropout and precision may change.
+/// that is of another model (dropout and precision may change), or if its optimizer's
+/// states are not those that this job's would take. Reads no tensors.
 void check_resume(
     const std::filesystem::path& checkpoint,
     const model::ModelPlan& plan,
