@@ -58,6 +58,16 @@ TEST_F(RunSignalsProcs, RanksThatAnswerWith75MakeTheJobResumable) {
   EXPECT_EQ(launched->finish(), Ending{.exit_code = 75});
 }
 
+TEST_F(RunSignalsProcs, RanksThatAUserSignalStopsAreNotStartedAgain) {
+  const auto launched = launch(
+      {"-n", "2", "--max-restarts", "3"},
+      {"answer_user=75", "say=ready", "hang_before=1"});
+  ASSERT_TRUE(launched->says("ready\n", 2)) << launched->err();
+  launched->kill(SIGUSR1);
+  EXPECT_EQ(launched->finish(), Ending{.exit_code = 75});
+  EXPECT_EQ(Launched::count(launched->out(), "ready\n"), 2) << launched->out();
+}
+
 TEST_F(RunSignalsProcs, UserSignalsReachEveryRank) {
   const auto launched = ready({}, {"note=10", "note=12"});
   launched->kill(SIGUSR1);

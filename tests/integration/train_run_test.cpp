@@ -159,6 +159,59 @@ TEST_F(TrainRunProcs, KillsAtAnyMomentLeaveTheCheckpointBefore) {
   EXPECT_EQ(run(train({"--training.steps", std::to_string(done + 1)})), 0) << err_;
 }
 
+TEST_F(TrainRunProcs, AFolderIsForOneJobAtATime) {
+  Words on = train_on();
+  on.insert(on.end(), {"--checkpoint.keep_latest_k", "0"});
+  Launched first(on);
+  ASSERT_TRUE(first.complains("loss ", 3)) << first.err();
+  const std::vector<pid_t> ranks = ranks_of(first);
+  ASSERT_EQ(ranks.size(), 2U);
+  // With ranks of its own, and as ranks that another launcher has started.
+  const Words again = train({"--training.steps", "1"});
+  Words launched{TRIREME_PROGRAM, "run", "-n", "2", "--"};
+  launched.insert(launched.end(), again.begin(), again.end());
+  for (const Words& words : {again, launched}) {
+    EXPECT_EQ(run(words), words == again ? 2 : 1);
+    expect(err_, run_.string());
+    EXPECT_TRUE(
+        err_.find(text("process ", ranks[0], " ")) != std::string::npos ||
+        err_.find(text("process ", ranks[1], " ")) != std::string::npos)
+        << err_;
+    expect(err_, "set job.dump_folder to another");
+    EXPECT_EQ(err_.find("to go on from the last checkpoint"), std::string::npos)
+        << err_;
+  }
+  EXPECT_EQ(run(train({"--training.steps", "1", "--dry-run"})), 0) << err_;
+  const auto latest = ckpt::latest_checkpoint(run_ / "checkpoint");
+  ASSERT_TRUE(latest);
+  ASSERT_EQ(
+      run(
+          {TRIREME_PROGRAM,
+           "sample",
+           "--model",
+           latest->string(),
+           "--prompt",
+           "xxx",
+           "--max-new-tokens",
+           "1"}),
+      0)
+      << err_;
+  first.kill(SIGKILL);
+  first.finish();
+  ASSERT_TRUE(mark_.gone_within(10s));
+  const int64_t done =
+      ckpt::Checkpoint(*ckpt::latest_checkpoint(run_ / "checkpoint")).step();
+  EXPECT_EQ(run(train({"--training.steps", std::to_string(done + 1)})), 0) << err_;
+}
+
+TEST_F(TrainRunProcs, AnotherModelIsFoundBeforeRanksStart) {
+  ASSERT_EQ(run(train({"--training.steps", "2"})), 0) << err_;
+  EXPECT_EQ(run(train({"--training.steps", "3", "--model.n_heads", "4"})), 2);
+  expect(err_, "the command line: expected model.n_heads 4 in the checkpoint ");
+  EXPECT_EQ(run(train({"--training.steps", "3", "--optimizer.name", "SGD"})), 2);
+  expect(err_, "optimizer.name SGD");
+}
+
 TEST_F(TrainRunProcs, SamplesFromItsCheckpoints) {
   ASSERT_EQ(run(train({"--training.steps", "2"})), 0) << err_;
   const Words sample{

@@ -257,6 +257,62 @@ TEST(Job, SeventyFiveUnaskedIsAFailureAsAnyOther) {
   EXPECT_NE(course.job.failure(), nullptr);
 }
 
+TEST(Job, SeventyFiveAfterASignalThatWasPassedOnIsNoFailure) {
+  Course course({.ranks = 2, .max_restarts = 3, .grace = 5s, .listen = 1s});
+  course.job.passed_on();
+  course.expect(Kind::Wait);
+  EXPECT_FALSE(course.job.wake()) << "it may mean anything";
+  course.job.ended(0, {.exit_code = kResumable});
+  course.expect(Kind::Wait);
+  EXPECT_EQ(course.job.wake(), course.now + 5s) << "the other one saves, too";
+  course.job.ended(1, {.exit_code = kResumable});
+  course.expect(Kind::Finish);
+  EXPECT_EQ(course.job.exit_code(), 75);
+  EXPECT_EQ(course.job.failure(), nullptr);
+  EXPECT_EQ(course.job.attempt(), 0);
+}
+
+TEST(Job, WhoDoesNotStopWithTheOthersIsStopped) {
+  Course course({.ranks = 2, .max_restarts = 3, .grace = 5s});
+  course.job.passed_on();
+  course.job.ended(0, {.exit_code = kResumable});
+  course.expect(Kind::Wait);
+  course.now += 5s;
+  course.expect(Kind::Signal, SIGTERM);
+  course.job.ended(1, kTermed);
+  course.expect(Kind::Finish);
+  EXPECT_EQ(course.job.exit_code(), 75);
+}
+
+TEST(Job, AFailureBesideAStopIsNotStartedAgain) {
+  for (const bool first : {false, true}) {
+    Course course({.ranks = 2, .max_restarts = 3, .listen = 1s});
+    course.job.passed_on();
+    if (!first)
+      course.job.ended(0, {.exit_code = kResumable});
+    course.job.ended(1, kThree);
+    course.expect(first ? Kind::Wait : Kind::Finish);
+    if (first)
+      course.job.ended(0, {.exit_code = kResumable});
+    course.expect(Kind::Finish);
+    EXPECT_EQ(course.job.exit_code(), 3);
+    EXPECT_EQ(course.job.attempt(), 0);
+  }
+}
+
+TEST(Job, AnAnswerToOurOwnSignalIsNoWishToStop) {
+  Course course({.ranks = 2, .max_restarts = 1});
+  course.job.passed_on();  // an hour ago, say, to have something printed
+  course.job.ended(1, kThree);
+  course.expect(Kind::Signal, SIGTERM);
+  course.job.ended(0, {.exit_code = kResumable});
+  course.expect(Kind::Start);
+  course.expect(Kind::Wait);
+  course.end_all({.exit_code = kResumable});
+  course.expect(Kind::Finish);
+  EXPECT_NE(course.job.failure(), nullptr) << "that signal was for the ranks before";
+}
+
 TEST(Job, StartsAgainAsOftenAsItMay) {
   Course course({.ranks = 2, .max_restarts = 2});
   for (const int attempt : {0, 1, 2}) {

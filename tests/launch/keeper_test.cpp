@@ -201,6 +201,51 @@ TEST_F(KeeperProcs, PassesOnWhatIsNoWishToStop) {
   EXPECT_EQ(outcome().exit_code, 0);
 }
 
+// A program that saves and stops at SIGUSR1 was asked to: it has not failed.
+TEST_F(KeeperProcs, DoesNotStartAgainWhatAPassedSignalHasStopped) {
+  start(
+      {.ranks = 2, .max_restarts = 3},
+      {"answer_user=75",
+       "variable=TORCHELASTIC_RESTART_COUNT",
+       "say=ready",
+       "hang_before=1"});
+  ASSERT_TRUE(printed("ready\n", 2));
+  send(SIGUSR1);
+  const Outcome got = outcome();
+  EXPECT_EQ(got.exit_code, 75);
+  EXPECT_EQ(got.restarts, 0);
+  EXPECT_FALSE(got.failure);
+  EXPECT_EQ(out().find("COUNT=1"), std::string::npos) << out();
+  EXPECT_EQ(err(), "");
+}
+
+TEST_F(KeeperProcs, StartsAgainWhatStopsWithoutASignal) {
+  start({.ranks = 2, .max_restarts = 1}, {"0:exit=75", "hang"});
+  const Outcome got = outcome();
+  EXPECT_EQ(got.exit_code, 75);
+  EXPECT_EQ(got.restarts, 1);
+  EXPECT_NE(err().find("restart 1 of 1"), std::string::npos) << err();
+}
+
+TEST_F(KeeperProcs, AFailureBesideAStopIsReportedAndNotStartedAgain) {
+  start(
+      {.ranks = 2, .max_restarts = 3},
+      {"0:answer_user=75",
+       "1:note=10",
+       "say=ready",
+       "0:hang",
+       "1:sleep=60000",
+       "1:error=it is gone",
+       "1:exit=3"});
+  ASSERT_TRUE(printed("ready\n", 2));
+  send(SIGUSR1);
+  const Outcome got = outcome();
+  EXPECT_EQ(got.exit_code, 3);
+  EXPECT_EQ(got.restarts, 0);
+  EXPECT_NE(err().find("    it is gone\n"), std::string::npos) << err();
+  EXPECT_EQ(err().find("started again"), std::string::npos) << err();
+}
+
 TEST_F(KeeperProcs, StopsAtAWishFromTheLauncher) {
   start({.ranks = 2}, {"say=ready", "hang"});
   ASSERT_TRUE(printed("ready\n", 2));

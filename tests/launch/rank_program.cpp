@@ -179,6 +179,11 @@ const std::map<std::string, Action>& actions() {
          answer = number(code);
          ::signal(SIGTERM, answer_and_exit);
        }},
+      {"answer_user",
+       [](const std::string& code) {
+         answer = number(code);
+         ::signal(SIGUSR1, answer_and_exit);
+       }},
       {"note",
        [](const std::string& signal) { ::signal(number(signal), note_signal); }},
       {"say", say},

@@ -101,7 +101,13 @@ TEST(ConfigCheck, KeysThatNobodyWouldReadAreRefused) {
          c.data.path = {"a.txt"};
          set_key(c, "validation.steps", "8");
        },
-       "expected no validation.steps beside data.path without data.held_out"}};
+       "expected no validation.steps beside data.path without data.held_out"},
+      {[](Config& c) {
+         c.parallelism.pipeline_parallel_degree = 1;
+         c.parallelism.pipeline_parallel_schedule = "GPipe";
+       },
+       "expected no parallelism.pipeline_parallel_schedule beside "
+       "parallelism.pipeline_parallel_degree 1"}};
   for (const auto& [change, part] : cases)
     EXPECT_NE(error_of(change).find(part), std::string::npos) << error_of(change);
 }
@@ -121,7 +127,9 @@ TEST(ConfigCheck, TheConfigOfARunIsNeverRefusedForThem) {
            [](Config& c) { c.optimizer.name = "SGD"; },
            [](Config& c) { c.lr_scheduler.decay_type = "constant"; },
            [](Config& c) { c.checkpoint.enable = false; },
-           [](Config& c) { c.data.path = {"a.txt"}; }}) {
+           [](Config& c) { c.data.path = {"a.txt"}; },
+           [](Config& c) { c.parallelism.pipeline_parallel_degree = 1; },
+           [](Config& c) { c.parallelism.pipeline_parallel_schedule = "GPipe"; }}) {
     Config config;
     change(config);
     Config again;

@@ -130,6 +130,22 @@ TEST(Optimizer, StateHasNamesAndCanBeWritten) {
   EXPECT_TRUE(at::equal(one, other));
 }
 
+TEST(Optimizer, ItsKindsOfStateAreKnownBeforeItIsMade) {
+  for (const OptimizerConfig& config :
+       {OptimizerConfig{},
+        OptimizerConfig{.name = "SGD"},
+        OptimizerConfig{.name = "SGD", .momentum = 0.9}}) {
+    std::vector<std::string> names;
+    for (const std::string& kind : state_kinds(config))
+      names.push_back(kind + ".w");
+    names.emplace_back("step.w");
+    std::vector<std::string> found;
+    for (const auto& [name, tensor] : Optimizer({{"w", leaf(1)}}, config).state())
+      found.push_back(name);
+    EXPECT_EQ(found, names);
+  }
+}
+
 TEST(Optimizer, RefusesWhatIsNoParameter) {
   EXPECT_THROW(Optimizer({{"w", at::ones({2}, at::kLong)}}, {}), InvalidArgument);
   EXPECT_THROW(Optimizer({{"w", at::Tensor()}}, {}), InvalidArgument);

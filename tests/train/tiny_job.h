@@ -48,6 +48,8 @@ inline JobOutcome run_job_there(
     Config config, int pp, int dp, TrainerOptions options = {}) {
   config.parallelism.pipeline_parallel_degree = pp;
   config.parallelism.data_parallel_replicate_degree = dp;
+  if (pp == 1)
+    config.parallelism.pipeline_parallel_schedule = "auto";
   JobOutcome outcome;
   comm::run_local(pp * dp, [&](const comm::Group& world) {
     TrainerOptions mine = options;

@@ -21,7 +21,9 @@
 #include "trireme/train/config_origin.h"
 #include "trireme/train/dry_run.h"
 #include "trireme/train/model_source.h"
+#include "trireme/train/resume_check.h"
 #include "trireme/train/run_folder.h"
+#include "trireme/train/run_lock.h"
 #include "trireme/train/stop_signal.h"
 #include "trireme/train/token_sources.h"
 #include "trireme/train/trainer.h"
@@ -187,7 +189,10 @@ void keep_layout(TrainPlan& plan) {
   if (run.empty() && config.checkpoint.resume == "auto")
     return;  // there is nothing to go on from yet
   const auto checkpoint = train::find_resume(config, run / config.checkpoint.folder);
-  const auto before = checkpoint ? train::saved_degrees(*checkpoint) : std::nullopt;
+  if (!checkpoint)
+    return;
+  train::check_resume(*checkpoint, plan.model, config);
+  const auto before = train::saved_degrees(*checkpoint);
   if (!before)
     return;
   const auto same =
@@ -213,6 +218,13 @@ std::string check_job(TrainPlan& plan) {
   return train::dry_run(config, plan.model, plan.layouts.front().degrees);
 }
 
+// Before anything is tried, where ranks are still to be started: of ranks that are here
+// already the first may have the lock.
+void check_folder(const train::Config& config) {
+  if (!is_rank())
+    train::check_unlocked(train::find_run_folder(config));
+}
+
 int run(const TrainArguments& arguments, const std::vector<std::string>& words) {
   if (arguments.help_keys) {
     std::cout << list_keys();
@@ -236,6 +248,7 @@ int run(const TrainArguments& arguments, const std::vector<std::string>& words) 
         std::cout << described;
       return 0;
     }
+    check_folder(plan.config);
   } catch (const Error& error) {
     std::cerr << "trireme: " << train::with_origins(plan.config, error.what()) << "\n";
     return kWrongUsage;

@@ -15,7 +15,6 @@ class FunctionHook final : public CommHook {
   FunctionHook(std::string name, std::function<void(GradBucket&, const Next&)> function)
       : name_(std::move(name)), function_(std::move(function)) {}
   std::string name() const override { return name_; }
-  bool is_narrow() const override { return dtype_ == c10::ScalarType::Half; }
   void run(GradBucket& bucket, const Next& next) override { function_(bucket, next); }
 
  private:
@@ -29,6 +28,7 @@ class CastHook final : public CommHook {
       : name_(std::move(name)), dtype_(dtype) {}
 
   std::string name() const override { return name_; }
+  bool is_narrow() const override { return dtype_ == c10::ScalarType::Half; }
 
   void run(GradBucket& bucket, const Next& next) override {
     const at::Tensor whole = bucket.buffer();

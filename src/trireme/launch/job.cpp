@@ -25,10 +25,10 @@ Step Job::next(Time now) {
     case Phase::Running:
       if (left_ == 0)
         return conclude();
-      if (asked_ == 0 && !failure_ && !abandoned_)
+      if (asked_ == 0 && !failure_ && !obeyed_ && !abandoned_)
         return {};
       phase_ = Phase::Listening;
-      wake_ = now + plan_.listen;
+      wake_ = now + (failure_ ? plan_.listen : plan_.grace);
       return next(now);
     case Phase::Listening:
       if (left_ == 0)
@@ -55,7 +55,8 @@ Step Job::next(Time now) {
 }
 
 bool Job::will_restart() const {
-  return failure_ && asked_ == 0 && !abandoned_ && attempt_ < plan_.max_restarts;
+  return failure_ && asked_ == 0 && !obeyed_ && !abandoned_ &&
+         attempt_ < plan_.max_restarts;
 }
 
 Step Job::conclude() {
@@ -68,6 +69,7 @@ Step Job::conclude() {
   failure_.reset();
   failed_.clear();
   followed_.clear();
+  passed_on_ = false;
   phase_ = Phase::Ready;
   return next({});
 }
@@ -75,10 +77,14 @@ Step Job::conclude() {
 void Job::ended(int rank, const Ending& ending) {
   running_[static_cast<size_t>(rank)] = false;
   --left_;
+  // Whoever is told to stop by us may answer so, too, but then we know.
+  const bool untold = phase_ == Phase::Running || phase_ == Phase::Listening;
   if (asked_ != 0) {
     ++answers_;
     resumable_ += ending.exit_code == kResumable ? 1 : 0;
-  } else if (phase_ == Phase::Running && !ending.good()) {
+  } else if (passed_on_ && untold && ending.exit_code == kResumable) {
+    obeyed_ = true;
+  } else if (!ending.good() && (phase_ == Phase::Running || (untold && !failure_))) {
     if (!failure_)
       failure_ = {.rank = rank, .ending = ending, .last_lines = {}};
     failed_.push_back(rank);
@@ -103,6 +109,8 @@ int Job::exit_code() const {
     return failure_->ending.shell_code();
   if (asked_ != 0)
     return answers_ > 0 && resumable_ == answers_ ? kResumable : 128 + asked_;
+  if (obeyed_)
+    return kResumable;
   return abandoned_ ? 1 : 0;
 }
 

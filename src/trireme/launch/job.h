@@ -49,6 +49,10 @@ class Job {
   void ended(int rank, const Ending& ending);
   /// Somebody asks to stop, with this signal; the second time there is no more grace.
   void stop(int signal);
+  /// A signal that need not mean a wish to stop has gone to the ranks. One that then
+  /// ends with kResumable has taken it for one: it has not failed, and nothing is
+  /// started again. The others get the time of grace to do the same.
+  void passed_on() { passed_on_ = true; }
   /// Nobody waits for this job any more: no grace, no restart.
   void abandon();
 
@@ -84,6 +88,9 @@ class Job {
   /// The signal that asked to stop, or 0.
   int asked_ = 0;
   bool hurry_ = false;
+  /// Whether a signal was passed on in this attempt, and a rank has stopped at it.
+  bool passed_on_ = false;
+  bool obeyed_ = false;
   bool abandoned_ = false;
   /// The ranks that ended after the wish to stop, and those that did so with
   /// kResumable.

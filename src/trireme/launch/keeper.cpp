@@ -234,6 +234,8 @@ void Keeper::take_request() {
     stop(signal);
   } else {
     signal_all(signal);
+    if (signal == SIGUSR1 || signal == SIGUSR2)
+      job_.passed_on();
   }
 }
 
@@ -311,15 +313,7 @@ void Keeper::note_failure() {
       " s");
   if (!others.empty())
     report_ += text("; at the same moment failed: ", others);
-  if (job_.will_restart())
-    report_ += text(
-        "; all ranks are started again (restart ",
-        job_.attempt() + 1,
-        " of ",
-        plan_.options.max_restarts,
-        ")");
-  else if (job_.left() > 0)
-    report_ += "; the other ranks are stopped";
+  others_left_ = job_.left() > 0;
 }
 
 // Tells it when the others have had their moment: of a rank that was killed only they
@@ -327,7 +321,16 @@ void Keeper::note_failure() {
 void Keeper::report_failure() {
   if (report_.empty())
     return;
-  const std::string report = std::exchange(report_, {});
+  std::string report = std::exchange(report_, {});
+  if (job_.will_restart())
+    report += text(
+        "; all ranks are started again (restart ",
+        job_.attempt() + 1,
+        " of ",
+        plan_.options.max_restarts,
+        ")");
+  else if (others_left_)
+    report += "; the other ranks are stopped";
   if (failure_->ending.exit_code == kResumable) {
     // It has said itself why, and what it wrote is no trouble.
     say(report + "; it can go on from what it saved");

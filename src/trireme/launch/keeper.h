@@ -86,6 +86,7 @@ class Keeper {
   bool noted_ = false;
   /// Of the failure that was noted; empty once it is told.
   std::string report_;
+  bool others_left_ = false;  // when it was noted
 };
 
 /// What the keeper is called in lists of processes.

@@ -98,7 +98,8 @@ struct Failure {
 struct Outcome {
   /// 0 if all ranks ended well; else the failed rank's code, as a shell gives it, or
   /// 128 + n if the job was stopped by signal n (75 if all ranks answered it with
-  /// that: stopped, but ready to go on).
+  /// that: stopped, but ready to go on); 75 too if they stopped so after a SIGUSR1 or
+  /// SIGUSR2 that was passed on.
   int exit_code = 0;
   /// How often all ranks were started again.
   int restarts = 0;

@@ -367,7 +367,12 @@ const std::vector<IgnoredKeys>& ignored_keys() {
        [](const Config& config) {
          return !config.data.path.empty() && config.data.held_out.empty();
        },
-       "data.path without data.held_out, which leaves nothing to evaluate on"}};
+       "data.path without data.held_out, which leaves nothing to evaluate on"},
+      {{"parallelism.pipeline_parallel_schedule"},
+       [](const Config& config) {
+         return config.parallelism.pipeline_parallel_degree == 1;
+       },
+       "parallelism.pipeline_parallel_degree 1, which has nobody to take turns with"}};
   return all;
 }
 

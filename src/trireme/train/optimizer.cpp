@@ -26,6 +26,14 @@ void check(const NamedTensors& parameters) {
 
 }  // namespace
 
+std::vector<std::string> state_kinds(const OptimizerConfig& config) {
+  if (config.name == "AdamW")
+    return {"exp_avg", "exp_avg_sq"};
+  if (config.momentum != 0)
+    return {"momentum"};
+  return {};
+}
+
 // What a step works on: the parameters that have gradients.
 struct Optimizer::Lists {
   std::vector<at::Tensor> masters, gradients, first, second, steps;
@@ -35,14 +43,14 @@ Optimizer::Optimizer(NamedTensors parameters, const OptimizerConfig& config)
     : parameters_(std::move(parameters)), config_(config) {
   check(parameters_);
   const at::NoGradGuard no_grad;
-  const bool adam = config_.name == "AdamW";
+  const size_t kinds = state_kinds(config_).size();
   for (const auto& [name, tensor] : parameters_) {
     const at::Tensor values = tensor.detach();
     masters_.push_back(needs_master(tensor) ? values.to(at::kFloat) : values);
     const at::Tensor& master = masters_.back();
-    if (adam || config_.momentum != 0)
+    if (kinds > 0)
       first_.push_back(at::zeros_like(master));
-    if (adam)
+    if (kinds > 1)
       second_.push_back(at::zeros_like(master));
     steps_.push_back(at::zeros({}, at::kFloat));
   }
@@ -135,13 +143,13 @@ void Optimizer::refresh_masters() {
 
 NamedTensors Optimizer::state() const {
   NamedTensors all;
+  const std::vector<std::string> kinds = state_kinds(config_);
   for (size_t i = 0; i < parameters_.size(); ++i) {
     const std::string& name = parameters_[i].first;
     if (!first_.empty())
-      all.emplace_back(
-          text(second_.empty() ? "momentum." : "exp_avg.", name), first_[i]);
+      all.emplace_back(text(kinds[0], ".", name), first_[i]);
     if (!second_.empty())
-      all.emplace_back(text("exp_avg_sq.", name), second_[i]);
+      all.emplace_back(text(kinds[1], ".", name), second_[i]);
     if (needs_master(parameters_[i].second))
       all.emplace_back(text("master.", name), masters_[i]);
     all.emplace_back(text("step.", name), steps_[i]);

@@ -15,6 +15,10 @@ namespace trireme::train {
 /// Tensors with names; the same as pipe's and ckpt's.
 using NamedTensors = std::vector<std::pair<std::string, at::Tensor>>;
 
+/// What an optimizer keeps of each parameter beside a master and the count of steps:
+/// "exp_avg", "exp_avg_sq"; "momentum"; or nothing.
+std::vector<std::string> state_kinds(const OptimizerConfig& config);
+
 /// Steps parameters by their `.grad`. Parameters of less precision than float32 get a
 /// float32 master, which is what is stepped; the parameter is its rounded copy.
 ///

@@ -23,7 +23,9 @@
 #include "trireme/train/lr_schedule.h"
 #include "trireme/train/model_source.h"
 #include "trireme/train/progress.h"
+#include "trireme/train/resume_check.h"
 #include "trireme/train/run_folder.h"
+#include "trireme/train/run_lock.h"
 #include "trireme/train/schedule_choice.h"
 #include "trireme/train/step_totals.h"
 #include "trireme/train/token_sources.h"
@@ -61,6 +63,7 @@ class Job {
         config_(config),
         options_(options),
         folder_(open_run_folder(config)),
+        lock_(lock_run(world, folder_.path)),
         sources_(open_sources(config)),
         model_(describe_model(config, vocabulary_of(sources_.tokenizer.get()))),
         degrees_(degrees_of(config, model_.plan, world.size(), options.degrees)),
@@ -97,6 +100,8 @@ class Job {
   Config config_;
   TrainerOptions options_;
   RunFolder folder_;
+  /// Rank 0's, from before it looks for checkpoints until all is written.
+  std::unique_ptr<RunLock> lock_;
   TokenSources sources_;
   ModelSource model_;
   Degrees degrees_;
@@ -165,6 +170,8 @@ void Job::find_checkpoint() {
     return found ? found->string() : std::string();
   };
   resume_ = comm::share_text(world_, leads() ? find() : std::string());
+  if (!resume_.empty())
+    check_resume(resume_, model_.plan, config_);
 }
 
 void Job::lay_out() {

@@ -18,6 +18,7 @@
 #include "trireme/model/weights.h"
 #include "trireme/sched/csv.h"
 #include "trireme/train/config_origin.h"
+#include "trireme/train/resume_check.h"
 
 namespace trireme::train {
 namespace {
@@ -71,26 +72,13 @@ NamedTensors states_of(
   return all;
 }
 
-[[noreturn]] void refuse(
-    const fs::path& folder, const std::string& wanted, const std::string& got) {
-  throw InvalidArgument(text(
-      "[train] expected ",
-      wanted,
-      " in the checkpoint ",
-      in_quotes(folder.string()),
-      ", got ",
-      got,
-      "; go on with its own config, or begin anew with "
-      "--checkpoint.resume never and --model.hf_assets_path for its weights"));
-}
-
 TrainingState read_trainer(
     const fs::path& folder, const std::string& json, const Config& config) {
   const Json read = Json::parse(json, nullptr, /*allow_exceptions=*/false);
   const auto whole = [&](const char* key) -> int64_t {
     if (!read.is_object() || !read.contains(key) || !read[key].is_number_integer() ||
         read[key].get<int64_t>() < 0)
-      refuse(folder, text("a trainer.json with a number ", key), "none");
+      refuse_checkpoint(folder, text("a trainer.json with a number ", key), "none");
     return read[key].get<int64_t>();
   };
   TrainingState state{
@@ -100,10 +88,10 @@ TrainingState read_trainer(
       .schedule_steps = read.contains("schedule_steps") ? whole("schedule_steps") : 0};
   const Json facts = replay_facts(config);
   if (!read.contains("replay") || !read["replay"].is_object())
-    refuse(folder, "a trainer.json with replay", "none");
+    refuse_checkpoint(folder, "a trainer.json with replay", "none");
   for (const auto& [key, value] : facts.items())
     if (read["replay"].value(key, Json()) != value)
-      refuse(
+      refuse_checkpoint(
           folder,
           text(key, " ", value.dump()),
           read["replay"].value(key, Json()).dump());
@@ -227,10 +215,11 @@ TrainingState load_state(
     if (!files.has(saved) && name.starts_with("master."))
       continue;
     if (!files.has(saved))
-      refuse(folder, text("the optimizer's state ", saved), "none");
+      refuse_checkpoint(folder, text("the optimizer's state ", saved), "none");
     const at::Tensor read = files.view(saved);
     if (read.sizes() != tensor.sizes())
-      refuse(folder, text(saved, " of sizes ", tensor.sizes()), text(read.sizes()));
+      refuse_checkpoint(
+          folder, text(saved, " of sizes ", tensor.sizes()), text(read.sizes()));
     at::Tensor(tensor).copy_(read);
   }
   return state;
@@ -252,7 +241,7 @@ std::optional<Layout> saved_layout(
                       layout.stages() == static_cast<int>(layout.layers.size());
     return fits ? std::optional(layout) : std::nullopt;
   } catch (const Json::exception& error) {
-    refuse(folder, "a trainer.json with a layout", error.what());
+    refuse_checkpoint(folder, "a trainer.json with a layout", error.what());
   }
 }
 
@@ -267,7 +256,7 @@ std::optional<Degrees> saved_degrees(const fs::path& folder) {
         sched::parse_csv(layout.at("csv").get<std::string>(), kTrainerFile);
     return Degrees{.pp = schedule.ranks(), .dp = layout.at("pipelines").get<int>()};
   } catch (const Json::exception& error) {
-    refuse(folder, "a trainer.json with a layout", error.what());
+    refuse_checkpoint(folder, "a trainer.json with a layout", error.what());
   }
 }
 

@@ -41,8 +41,8 @@ std::filesystem::path save_state(
     const std::shared_ptr<const data::Tokenizer>& tokenizer,
     Engine& engine);
 
-/// Loads a checkpoint into an engine of any layout and precision. InvalidArgument if it
-/// belongs to another model, or if its data would go on elsewhere: another seed, batch,
+/// Loads a checkpoint into an engine of any layout and precision; check_resume() comes
+/// first. InvalidArgument if its data would go on elsewhere: another seed, batch,
 /// window or order.
 TrainingState load_state(
     const std::filesystem::path& folder,
