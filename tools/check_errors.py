@@ -23,10 +23,12 @@ ALLOWED = {
     "comm/shared/group_steps.cpp": {"describe_mismatch(": "comm/collective.cpp"},
     "comm/shared/ring.cpp": {"TimeoutError(what)": "comm/channel_text.cpp"},
     "comm/shared/world.cpp": {"reason)": "the rank that stopped the world"},
+    "dp/replica.cpp": {"lost_step(lost)": "lost_step() there"},
     "launch/await.cpp": {"Error(packet)": "the process that keeps the ranks"},
     "pipe/failure.cpp": {"both(e)": "whoever threw first"},
     "sched/action_text.cpp": {"flaw->what": "ActionReader::refuse()"},
     "sched/csv.cpp": {"what)": "its callers, and ActionReader::refuse()"},
+    "train/run_lock.cpp": {"(refusal)": "rank 0"},
 }
 
 MADE = re.compile(

@@ -10,10 +10,10 @@
 #include <thread>
 #include <unistd.h>
 
+#include "trireme/comm/agree.h"
 #include "trireme/core/error.h"
 #include "trireme/core/escape.h"
 #include "trireme/core/proc_text.h"
-#include "trireme/train/share_text.h"
 
 namespace trireme::train {
 namespace {
@@ -89,7 +89,7 @@ std::unique_ptr<RunLock> lock_run(const comm::Group& world, const fs::path& run)
       refusal = error.what();
     }
   }
-  refusal = share_text(world, refusal);
+  refusal = comm::share_text(world, refusal);
   if (!refusal.empty())
     throw InvalidArgument(refusal);
   return lock;
