@@ -9,7 +9,7 @@
 #include <torch/nn/modules/linear.h>
 
 #include "trireme/core/log.h"
-#include "trireme/dp/compress_hooks.h"
+#include "trireme/dp/comm_hook.h"
 #include "trireme/testing/check.h"
 #include "trireme/testing/world.h"
 
