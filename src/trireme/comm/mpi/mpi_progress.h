@@ -7,11 +7,11 @@
 #include <thread>
 #include <vector>
 
-#include "trireme/comm/mpi/buffer_pool.h"
+#include "trireme/core/buffer_pool.h"
 #include "trireme/comm/mpi/mpi_api.h"
 #include "trireme/core/deadline.h"
 
-namespace trireme::comm {
+namespace trireme {
 
 /// Keeps what is being sent until it is sent. MPI moves a large message only while its
 /// sender asks about it, so a thread asks as long as there is one, and sleeps
@@ -62,4 +62,4 @@ class MpiProgress {
   std::thread thread_;
 };
 
-}  // namespace trireme::comm
+}  // namespace trireme

@@ -8,7 +8,7 @@
 
 #include "trireme/core/size_class.h"
 
-namespace trireme::comm {
+namespace trireme {
 
 class BufferPoolState;
 
@@ -100,4 +100,4 @@ class BufferPool {
   std::shared_ptr<BufferPoolState> state_;
 };
 
-}  // namespace trireme::comm
+}  // namespace trireme

@@ -1,4 +1,4 @@
-#include "trireme/comm/mpi/buffer_pool.h"
+#include "trireme/core/buffer_pool.h"
 
 #include <algorithm>
 #include <array>
@@ -9,7 +9,7 @@
 
 #include "trireme/core/error.h"
 
-namespace trireme::comm {
+namespace trireme {
 namespace {
 
 // Smaller blocks would cost more than they save.
@@ -186,7 +186,7 @@ BufferPool::BufferPool(BufferPoolOptions options) {
   if (!std::has_single_bit(options.alignment) || options.alignment < 8 ||
       options.alignment > kMaxAlignment) {
     throw InvalidArgument(text(
-        "[comm] expected a buffer alignment that is a power of two from 8 to ",
+        "[core] expected a buffer alignment that is a power of two from 8 to ",
         kMaxAlignment,
         ", got ",
         options.alignment,
@@ -220,7 +220,7 @@ BufferPoolStats BufferPool::stats() const {
 std::size_t BufferPool::size_class(std::size_t bytes) {
   if (bytes > kMaxBytes) {
     throw InvalidArgument(text(
-        "[comm] expected a buffer of at most ",
+        "[core] expected a buffer of at most ",
         kMaxBytes,
         " bytes, got ",
         bytes,
@@ -229,4 +229,4 @@ std::size_t BufferPool::size_class(std::size_t bytes) {
   return class_capacity(size_class_of(std::max(bytes, kSmallest)));
 }
 
-}  // namespace trireme::comm
+}  // namespace trireme

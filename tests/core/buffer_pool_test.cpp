@@ -1,5 +1,5 @@
 // Buffers come back, are used again, stay within the cap and may outlive their pool.
-#include "trireme/comm/mpi/buffer_pool.h"
+#include "trireme/core/buffer_pool.h"
 
 #include <cstdint>
 #include <cstdlib>
@@ -16,7 +16,7 @@
 
 #include "trireme/core/error.h"
 
-namespace trireme::comm {
+namespace trireme {
 namespace {
 
 TEST(BufferPool, SizeClassesArePowersOfTwoWithQuarterSteps) {
@@ -184,7 +184,7 @@ TEST(BufferPool, RejectsAbsurdSizes) {
   } catch (const InvalidArgument& error) {
     EXPECT_STREQ(
         error.what(),
-        "[comm] expected a buffer of at most 70368744177664 bytes, got "
+        "[core] expected a buffer of at most 70368744177664 bytes, got "
         "18446744073709551615; look for a negative size or an overflow where it was "
         "computed");
   }
@@ -259,4 +259,4 @@ TEST(BufferPool, ABufferMayDieOnAnotherThread) {
 }
 
 }  // namespace
-}  // namespace trireme::comm
+}  // namespace trireme
