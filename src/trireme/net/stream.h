@@ -1,11 +1,10 @@
 // A connected socket as a stream of bytes that never blocks, plain or under TLS.
 #pragma once
-#include <sys/uio.h>
-
 #include <cstddef>
 #include <memory>
 #include <span>
 #include <string>
+#include <sys/uio.h>
 
 #include "trireme/core/file_descriptor.h"
 
@@ -28,13 +27,18 @@ class Stream {
  public:
   virtual ~Stream() = default;
 
-  /// Goes on with the handshake; Done when it is through. Throws Error with the reason if
-  /// the other side is not whom this one may talk to.
+  /// Goes on with the handshake; Done when it is through. While it is Blocked, it may
+  /// wait for the socket to take bytes as well as to bring some. Throws Error with the
+  /// reason if the other side is not whom this one may talk to. With certificates the
+  /// dialer is through first: whether the other side takes its certificate shows at its
+  /// first read.
   virtual Io handshake() = 0;
-  /// Fills `parts` in order as far as bytes are there. One call is about one system call:
-  /// call again until Blocked.
+  /// Fills `parts` in order as far as bytes are there: call again until Blocked, since
+  /// a socket may say only once that there are more.
   virtual Io read(std::span<const iovec> parts) = 0;
-  /// Writes as much of `parts` as the socket takes.
+  /// Writes as much of `parts` as the socket takes. A part of which only the front was
+  /// taken must be gone on with before anything else (the last byte of what was taken
+  /// may still be counted as not taken, so keep messages longer than one byte).
   virtual Io write(std::span<const iovec> parts) = 0;
   /// Says goodbye as far as that is possible without waiting.
   virtual void shut_down() = 0;
