@@ -5,19 +5,11 @@
 
 #include <gtest/gtest.h>
 
+#include "refusal.h"
 #include "trireme/core/error.h"
 
 namespace trireme::net {
 namespace {
-
-std::string error_of(auto call) {
-  try {
-    call();
-  } catch (const InvalidArgument& error) {
-    return error.what();
-  }
-  return "";
-}
 
 std::string sample_bytes() {
   return ByteWriter()
@@ -79,7 +71,7 @@ TEST(Bytes, CutAnywhereAreRefused) {
 
 TEST(Bytes, ErrorsSayWhatAndWhere) {
   EXPECT_EQ(
-      error_of([] {
+      refusal_of([] {
         ByteReader reader("abc", "a greeting");
         reader.u8();
         reader.u32();
@@ -87,7 +79,7 @@ TEST(Bytes, ErrorsSayWhatAndWhere) {
       "[net] expected 4 more bytes in a greeting after 1, got 2; the bytes were cut "
       "short");
   EXPECT_EQ(
-      error_of([] { ByteReader("abc", "a greeting").expect_end(); }),
+      refusal_of([] { ByteReader("abc", "a greeting").expect_end(); }),
       "[net] expected the end of a greeting after 0 bytes, got 3 more; the bytes are "
       "damaged, or of another version");
 }
@@ -95,7 +87,7 @@ TEST(Bytes, ErrorsSayWhatAndWhere) {
 TEST(Bytes, AStringAboveItsLimitIsRefusedBeforeItIsTaken) {
   const std::string bytes = ByteWriter().u32(0xffffffff).take();
   EXPECT_EQ(
-      error_of([&] { ByteReader(bytes, "a greeting").string(16); }),
+      refusal_of([&] { ByteReader(bytes, "a greeting").string(16); }),
       "[net] expected at most 16 bytes for a string in a greeting, got 4294967295; the "
       "bytes are damaged, or of another version");
   // A limit above what is there does not help either.

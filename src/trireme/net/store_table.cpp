@@ -149,7 +149,8 @@ void StoreTable::wake(const std::string& key, Outputs& later) {
   const auto found = waits_by_key_.find(key);
   if (found == waits_by_key_.end())
     return;
-  for (const StoreCaller& caller : waits_by_key_.extract(found).mapped()) {
+  const auto woken = waits_by_key_.extract(found);
+  for (const StoreCaller& caller : woken.mapped()) {
     const auto at = waits_.find(caller);
     Wait& wait = at->second;
     if (complete(wait)) {
