@@ -65,7 +65,7 @@ class HandMade {
   FileDescriptor socket_{::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
 };
 
-class LineTest : public testing::Test {
+class LineTest : public ::testing::Test {
  protected:
   // Several tests make noise on purpose.
   LogSinkScope quiet_ = set_log_sink([](std::string_view) {});

@@ -41,7 +41,7 @@ bool is_closed_within(int fd, std::chrono::milliseconds time) {
 }
 
 /// A server, a client with a session, and what is logged.
-class NodeCoreTest : public testing::TestWithParam<bool> {
+class NodeCoreTest : public ::testing::TestWithParam<bool> {
  protected:
   static Security security() {
     static const JobKey key = JobKey::random();
@@ -119,8 +119,8 @@ TEST_P(NodeCoreTest, GarbageIsTurnedAwayWithOneLine) {
   EXPECT_NE(lines_[0].find("turned away a connection from tcp://127.0.0.1"), std::string::npos) << lines_[0];
 }
 
-INSTANTIATE_TEST_SUITE_P(Ways, NodeCoreTest, testing::Bool(), [](const auto& info) {
-  return info.param ? "Tls" : "Plain";
+INSTANTIATE_TEST_SUITE_P(Ways, NodeCoreTest, ::testing::Bool(), [](const auto& way) {
+  return way.param ? "Tls" : "Plain";
 });
 
 std::size_t resident_bytes() {

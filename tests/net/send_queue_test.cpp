@@ -14,7 +14,7 @@ std::vector<std::byte> zeros(std::size_t bytes) {
 }
 
 /// A queue whose messages tell when they have arrived.
-class SendQueueTest : public testing::Test {
+class SendQueueTest : public ::testing::Test {
  protected:
   SendQueueTest() { queue_.open(limits_, false); }
   void push(std::uint64_t request, std::size_t body) {

@@ -19,7 +19,7 @@ namespace {
 using namespace std::chrono_literals;
 
 /// A client that reaches its server through a relay, with and without TLS.
-class SessionTest : public testing::TestWithParam<bool> {
+class SessionTest : public ::testing::TestWithParam<bool> {
  protected:
   static Security security() {
     static const JobKey key = JobKey::random();
@@ -138,8 +138,8 @@ TEST_P(SessionTest, NoFlippedBitArrives) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Ways, SessionTest, testing::Bool(), [](const auto& info) {
-  return info.param ? "Tls" : "Plain";
+INSTANTIATE_TEST_SUITE_P(Ways, SessionTest, ::testing::Bool(), [](const auto& way) {
+  return way.param ? "Tls" : "Plain";
 });
 
 TEST(SessionProcs, APeerThatIsKilledIsLostWithinTwoSeconds) {
