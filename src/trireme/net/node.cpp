@@ -18,6 +18,10 @@ void Peer::close() const {
   session_->close();
 }
 
+void Peer::drop() const {
+  session_->drop();
+}
+
 bool Peer::ended() const {
   return session_->ended();
 }

@@ -78,6 +78,21 @@ void Session::close() {
   core_->reactor().post([self = shared_from_this()] { self->core_->start_leaving(self); });
 }
 
+void Session::drop() {
+  const auto lose = [self = shared_from_this()] {
+    self->core_->lose(self, Ending::Closed, "dropped");
+  };
+  if (core_->reactor().in_thread() || ended())
+    return lose();
+  std::promise<void> lost;
+  auto done = lost.get_future();
+  core_->reactor().post([&] {
+    lose();
+    lost.set_value();
+  });
+  done.wait();
+}
+
 bool Session::ended() const {
   const std::lock_guard lock(mutex_);
   return ended_;

@@ -36,6 +36,7 @@ class Session : public FrameSource,
 
   void send(OutMessage message);
   void close();
+  void drop();
   bool ended() const;
   std::string why() const;
   std::size_t queued_bytes() const;
