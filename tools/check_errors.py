@@ -25,6 +25,7 @@ ALLOWED = {
     "comm/shared/world.cpp": {"reason)": "the rank that stopped the world"},
     "dp/replica.cpp": {"lost_step(lost)": "lost_step() there"},
     "launch/await.cpp": {"Error(packet)": "the process that keeps the ranks"},
+    "net/request_store.cpp": {"reply.text": "the store's table, perhaps in another process"},
     "pipe/failure.cpp": {"both(e)": "whoever threw first"},
     "sched/action_text.cpp": {"flaw->what": "ActionReader::refuse()"},
     "sched/csv.cpp": {"what)": "its callers, and ActionReader::refuse()"},

@@ -27,7 +27,7 @@ Endpoint ipv4(const char* host) {
   return endpoint;
 }
 
-std::string refusal_of(const Environment& env) {
+std::string refusal_from(const Environment& env) {
   return testing::message_of<InvalidArgument>(
       [&env] { (void)Security::from_environment(env); });
 }
@@ -140,7 +140,7 @@ TEST(Security, NamesContradictionsOfTheEnvironment) {
       {{"TRIREME_SECURITY", "insecure-loopback"}, *files.begin()},
       {{"TRIREME_JOB_KEY", key}, *files.begin()}};
   for (const auto& variables : contradictions) {
-    const std::string message = refusal_of(Environment(variables));
+    const std::string message = refusal_from(Environment(variables));
     EXPECT_TRUE(testing::contains(message, "unset all but one"));
     EXPECT_FALSE(testing::contains(message, key)) << message;
     for (const auto& [name, value] : variables)
@@ -149,28 +149,28 @@ TEST(Security, NamesContradictionsOfTheEnvironment) {
   for (const auto& [left_out, value] : files) {
     Environment::Variables some = files;
     some.erase(left_out);
-    EXPECT_TRUE(testing::contains(refusal_of(Environment(some)), "set all three"));
+    EXPECT_TRUE(testing::contains(refusal_from(Environment(some)), "set all three"));
   }
 }
 
 TEST(Security, SaysWhatToSetInTheEnvironment) {
-  EXPECT_TRUE(testing::contains(refusal_of({}), "trireme keys job"));
+  EXPECT_TRUE(testing::contains(refusal_from({}), "trireme keys job"));
   EXPECT_TRUE(testing::contains(
-      refusal_of({{"TRIREME_SECURITY", "none"}}), "got \"none\"; unset it"));
+      refusal_from({{"TRIREME_SECURITY", "none"}}), "got \"none\"; unset it"));
   for (const char* name :
        {"TRIREME_SECURITY", "TRIREME_JOB_KEY", "TRIREME_JOB_KEY_FILE"})
-    EXPECT_FALSE(refusal_of({{name, ""}}).empty()) << name;
+    EXPECT_FALSE(refusal_from({{name, ""}}).empty()) << name;
   EXPECT_TRUE(testing::contains(
-      refusal_of({{"TRIREME_JOB_KEY_FILE", "/nowhere/job.key"}}), "/nowhere/job.key"));
+      refusal_from({{"TRIREME_JOB_KEY_FILE", "/nowhere/job.key"}}), "/nowhere/job.key"));
 }
 
 TEST(Security, KeepsTheKeyOutOfItsMessages) {
   const std::string key = JobKey::random().text();
   for (const std::string& wrong : {key + "0", key.substr(1), "0x" + key}) {
-    const std::string message = refusal_of({{"TRIREME_JOB_KEY", wrong}});
+    const std::string message = refusal_from({{"TRIREME_JOB_KEY", wrong}});
     EXPECT_FALSE(testing::contains(message, key.substr(8, 8))) << message;
   }
-  const std::string message = refusal_of({{"TRIREME_JOB_KEY_FILE", key}});
+  const std::string message = refusal_from({{"TRIREME_JOB_KEY_FILE", key}});
   EXPECT_FALSE(testing::contains(message, key.substr(8, 8))) << message;
 }
 
