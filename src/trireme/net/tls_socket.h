@@ -28,8 +28,8 @@ class TlsSocket {
 
   /// Sends what was gathered, as far as the socket takes it. True if nothing is left.
   bool flush();
-  /// Whether what OpenSSL writes is sent at once where nothing was gathered, which saves
-  /// a copy: worth it for a record that comes alone.
+  /// Whether what OpenSSL writes is sent at once where nothing was gathered, which
+  /// saves a copy: worth it for a record that comes alone.
   void send_at_once(bool whether) { at_once_ = whether; }
   std::size_t gathered() const { return end_ - begin_; }
 
