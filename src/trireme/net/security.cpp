@@ -37,6 +37,31 @@ void check_same_user(int fd) {
         "; run all workers as one user, or use a job key"));
 }
 
+void check_stays_here(const Endpoint& endpoint) {
+  if (!endpoint.stays_here())
+    throw InvalidArgument(text(
+        "[net] expected an address of this machine for connections that nothing "
+        "protects (insecure-loopback), got ",
+        endpoint.address().text(),
+        "; use a job key (trireme keys job) or certificates"));
+}
+
+// Whether a connected socket may go without protection.
+void check_plain_peer(int fd) {
+  const Endpoint peer = peer_endpoint(fd);
+  check_stays_here(peer);
+  if (peer.family() == AF_UNIX)
+    check_same_user(fd);
+}
+
+[[noreturn]] void refuse_unchosen() {
+  throw InvalidArgument(text(
+      "[net] expected to be told what protects connections, got nothing; give the node "
+      "a "
+      "Security, as that of Security::from_environment(), and ",
+      kWhatToSet));
+}
+
 // Which of the ways to choose a protection are set, by name.
 struct Choices {
   explicit Choices(const Environment& env) {
@@ -132,28 +157,19 @@ void Security::check_allowed(const Endpoint& endpoint) const {
   if (encrypted())
     return;
   if (!insecure_loopback_)
-    throw InvalidArgument(trireme::text(
-        "[net] expected to be told what protects the connection with ",
-        endpoint.address().text(),
-        ", got nothing; take Security::from_environment() and ",
-        kWhatToSet));
-  if (!endpoint.stays_here())
-    throw InvalidArgument(trireme::text(
-        "[net] expected an address of this machine for connections that nothing "
-        "protects (insecure-loopback), got ",
-        endpoint.address().text(),
-        "; use a job key (trireme keys job) or certificates"));
+    refuse_unchosen();
+  check_stays_here(endpoint);
 }
 
 std::unique_ptr<Stream> Security::protect(FileDescriptor socket, Side side) const {
   if (encrypted())
     return context_->stream(std::move(socket), side);
-  const Endpoint peer = peer_endpoint(socket.get());
-  // A dialer's socket may have no peer yet; where it goes was checked before.
-  if (peer.length > 0)
-    check_allowed(peer);
-  if (peer.family() == AF_UNIX)
-    check_same_user(socket.get());
+  if (!insecure_loopback_)
+    refuse_unchosen();
+  // A dialer's socket may have no peer yet.
+  if (peer_endpoint(socket.get()).length == 0)
+    return plain_stream(std::move(socket), check_plain_peer);
+  check_plain_peer(socket.get());
   return plain_stream(std::move(socket));
 }
 

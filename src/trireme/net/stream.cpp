@@ -12,9 +12,14 @@ namespace {
 
 class PlainStream : public Stream {
  public:
-  explicit PlainStream(FileDescriptor socket) : socket_(std::move(socket)) {}
+  PlainStream(FileDescriptor socket, std::function<void(int)> check)
+      : socket_(std::move(socket)), check_(std::move(check)) {}
 
-  Io handshake() override { return {.state = Io::State::Done}; }
+  Io handshake() override {
+    if (check_)
+      check_(fd());
+    return {.state = Io::State::Done};
+  }
 
   Io read(std::span<const iovec> parts) override {
     parts = without_empty_front(parts);
@@ -73,13 +78,15 @@ class PlainStream : public Stream {
   }
 
   FileDescriptor socket_;
+  std::function<void(int)> check_;
   std::string trouble_;
 };
 
 }  // namespace
 
-std::unique_ptr<Stream> plain_stream(FileDescriptor socket) {
-  return std::make_unique<PlainStream>(std::move(socket));
+std::unique_ptr<Stream> plain_stream(
+    FileDescriptor socket, std::function<void(int)> check) {
+  return std::make_unique<PlainStream>(std::move(socket), std::move(check));
 }
 
 }  // namespace trireme::net

@@ -1,6 +1,7 @@
 // A connected socket as a stream of bytes that never blocks, plain or under TLS.
 #pragma once
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -55,7 +56,9 @@ class Stream {
 /// Which side began.
 enum class Side { Dialer, Acceptor };
 
-/// The socket as it is, without any protection.
-std::unique_ptr<Stream> plain_stream(FileDescriptor socket);
+/// The socket as it is, without any protection. `check`, if there is one, is called
+/// with it in handshake(), when it is connected, and throws if it is not wanted.
+std::unique_ptr<Stream> plain_stream(
+    FileDescriptor socket, std::function<void(int fd)> check = nullptr);
 
 }  // namespace trireme::net

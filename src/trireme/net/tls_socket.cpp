@@ -65,23 +65,37 @@ BioPtr TlsSocket::make_bio(const BIO_METHOD* method) {
 }
 
 bool TlsSocket::flush() {
-  while (begin_ < end_) {
-    const ssize_t put = ::send(
-        fd(), gathered_.get() + begin_, end_ - begin_, MSG_NOSIGNAL | MSG_DONTWAIT);
+  begin_ += send_some(gathered_.get() + begin_, end_ - begin_);
+  if (begin_ < end_)
+    return false;
+  begin_ = end_ = 0;
+  return true;
+}
+
+// As far as the socket takes it.
+std::size_t TlsSocket::send_some(const char* data, std::size_t bytes) {
+  std::size_t sent = 0;
+  while (sent < bytes) {
+    const ssize_t put =
+        ::send(fd(), data + sent, bytes - sent, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (put < 0 && errno == EINTR)
       continue;
     if (put < 0) {
       if (errno != EAGAIN && errno != EWOULDBLOCK)
         error_ = errno;
-      return false;
+      break;
     }
-    begin_ += static_cast<std::size_t>(put);
+    sent += static_cast<std::size_t>(put);
   }
-  begin_ = end_ = 0;
-  return true;
+  return sent;
 }
 
 bool TlsSocket::take(const char* data, std::size_t bytes) {
+  if (at_once_ && begin_ == end_) {
+    const std::size_t sent = send_some(data, bytes);
+    data += sent;
+    bytes -= sent;
+  }
   if (bytes > kGatherCapacity - end_ && begin_ > 0) {
     std::memmove(gathered_.get(), gathered_.get() + begin_, end_ - begin_);
     end_ -= begin_;

@@ -130,20 +130,19 @@ Io TlsStream::write(std::span<const iovec> parts) {
     return stopped_sending();
   RecordCutter cutter(parts);
   std::size_t taken = 0;
-  const auto count = [&](std::size_t bytes) {
-    cutter.skip(bytes);
-    taken += bytes;
-  };
   if (owes_byte_ && !cutter.empty()) {
     owes_byte_ = false;
-    count(1);
+    cutter.skip(1);
+    taken = 1;
   }
   ERR_clear_error();
   while (sent && !cutter.empty()) {
     const auto record = cutter.next(scratch_);
+    cutter.skip(record.size());
+    socket_.send_at_once(cutter.empty());
     if (!write_record(record))
       return stopped_sending();
-    count(record.size());
+    taken += record.size();
     if (cutter.empty() || socket_.gathered() >= TlsSocket::kBatch)
       sent = socket_.flush();
   }
