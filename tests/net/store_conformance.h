@@ -18,6 +18,7 @@
 #include "refusal.h"
 #include "store_helpers.h"
 #include "trireme/core/error.h"
+#include "trireme/core/log.h"
 #include "trireme/net/store.h"
 
 namespace trireme::net {
@@ -381,6 +382,12 @@ TYPED_TEST_P(StoreConformance, ManyWatchersSeeAll) {
 }
 
 TYPED_TEST_P(StoreConformance, AWatcherMayUseTheStoreAndThrow) {
+  std::mutex mutex;
+  std::vector<std::string> lines;
+  const auto sink = set_log_sink([&](std::string_view line) {
+    const std::lock_guard lock(mutex);
+    lines.emplace_back(line);
+  });
   TypeParam flavour;
   const auto store = flavour.open();
   auto watch = store->watch("in", [&](const StoreChange& change) {
@@ -392,6 +399,10 @@ TYPED_TEST_P(StoreConformance, AWatcherMayUseTheStoreAndThrow) {
   store->erase("out");
   store->set("in", "y");
   EXPECT_EQ(store->get("out", store_patience()), "yy");
+  watch.stop();
+  const std::lock_guard lock(mutex);
+  ASSERT_EQ(lines.size(), 2u);
+  EXPECT_NE(lines[0].find("a watcher that throws"), std::string::npos);
 }
 
 TYPED_TEST_P(StoreConformance, AWatchMayOutliveItsStore) {

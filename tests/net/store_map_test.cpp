@@ -25,7 +25,7 @@ TEST(StoreMap, CountsItsBytes) {
 }
 
 TEST(StoreMap, RefusesWhatIsTooMuchAndStaysAsItIs) {
-  StoreMap map({.total_bytes = 2 * kStoreEntryBytes + 10});
+  StoreMap map(2 * kStoreEntryBytes + 10);
   map.set("a", store_value("1234"));
   map.set("b", store_value("1234"));
   EXPECT_EQ(
@@ -37,6 +37,8 @@ TEST(StoreMap, RefusesWhatIsTooMuchAndStaysAsItIs) {
   map.set("b", store_value("123"));
   map.set("a", store_value("12345"));
   EXPECT_THROW(map.check_set("c", ""), InvalidArgument);
+  map.put("c", store_value("checked elsewhere"));
+  EXPECT_EQ(map.size(), 3u);
 }
 
 TEST(StoreMap, SumsDecimalText) {
