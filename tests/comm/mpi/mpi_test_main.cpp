@@ -51,11 +51,11 @@ comm::MpiRuntime& mpi_runtime() {
   return comm::MpiRuntime::start({.deadline = Deadline::after(kTimeout)});
 }
 
-comm::Group tuned_world(const comm::MpiTuning& tuning) {
+comm::Group tuned_world(const comm::MpiSetup& setup) {
   const comm::BackendContext context{
       .env = read_launch_env(Environment::of_process()),
       .deadline = Deadline::after(kTimeout)};
-  return comm::Group(comm::start_mpi(context, tuning), {.timeout = kTimeout});
+  return comm::Group(comm::start_mpi(context, setup), {.timeout = kTimeout});
 }
 
 void run_mpi(int ranks, const RankBody& body) {

@@ -2,7 +2,7 @@
 // with the same tests in the same order.
 #pragma once
 #include "trireme/comm/group.h"
-#include "trireme/comm/mpi/mpi_engine.h"
+#include "trireme/comm/mpi/mpi_wire.h"
 #include "trireme/testing/world.h"
 
 namespace trireme::testing {
@@ -14,7 +14,7 @@ const comm::Group& mpi_world();
 comm::MpiRuntime& mpi_runtime();
 
 /// A second world of the same ranks with other limits, to come to other branches.
-comm::Group tuned_world(const comm::MpiTuning& tuning);
+comm::Group tuned_world(const comm::MpiSetup& setup);
 
 /// Runs `body` on the first `ranks` of the world. A rank that throws ends the job.
 void run_mpi(int ranks, const RankBody& body);

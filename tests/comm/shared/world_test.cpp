@@ -153,7 +153,7 @@ TEST(World, StopsForEverybodyWithTheFirstReason) {
 TEST(World, CutsAReasonThatIsTooLong) {
   Crew crew;
   const auto world = crew.join(0);
-  world->stop(0, std::string(5000, 'x'));
+  world->stop({.why = std::string(5000, 'x')});
   const auto what = message_of<PeerError>([&] { world->check(); });
   EXPECT_EQ(what, std::string(1011, 'x'));
 }

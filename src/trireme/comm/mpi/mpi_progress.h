@@ -11,7 +11,7 @@
 #include "trireme/comm/mpi/mpi_api.h"
 #include "trireme/core/deadline.h"
 
-namespace trireme {
+namespace trireme::comm {
 
 /// Keeps what is being sent until it is sent. MPI moves a large message only while its
 /// sender asks about it, so a thread asks as long as there is one, and sleeps
@@ -62,4 +62,4 @@ class MpiProgress {
   std::thread thread_;
 };
 
-}  // namespace trireme
+}  // namespace trireme::comm
