@@ -23,19 +23,6 @@ HostsGroup::HostsGroup(
     leaders.emplace(std::move(wire), layout.leaders);
 }
 
-/// What the ranks of a host tell one another first.
-struct HostsCall::Slot {
-  uint64_t signature = 0;
-  std::byte values[kNewsBytes] = {};
-};
-
-/// What a leader tells the others of its host.
-struct HostsCall::News {
-  enum class State : uint64_t { Agreed, Differs, Failed };
-  State state = State::Agreed;
-  std::byte bytes[kNewsBytes] = {};
-};
-
 namespace {
 
 /// Why a group failed between the hosts, though its world lives.
@@ -72,11 +59,12 @@ void HostsCall::inside(Collective part) const {
 }
 
 void HostsCall::enter(std::span<const std::byte> values) {
-  value_bytes_ = values.size();
-  if (leads() && value_bytes_ > 0)
-    values_ = take(value_bytes_ * static_cast<size_t>(group_.size()));
+  // As all ranks see it that have made the same call.
+  slot_bytes_ = sizeof(uint64_t) + (values.size() + 7) / 8 * 8;
   try {
     gather_slots(values);
+  } catch (const InvalidArgument&) {
+    compare_host(std::current_exception());
   } catch (const PeerError& error) {
     // A rank has left this group; the other hosts wait for word from us.
     if (leads()) {
@@ -85,8 +73,6 @@ void HostsCall::enter(std::span<const std::byte> values) {
     }
     throw;
   }
-  if (host_agrees_)
-    gather_values(values);
   if (!leads())
     return;
   try {
@@ -96,65 +82,79 @@ void HostsCall::enter(std::span<const std::byte> values) {
   }
 }
 
+// Every rank's word and values come to its leader, in one step.
 void HostsCall::gather_slots(std::span<const std::byte> values) {
-  const int ranks = layout().ranks_of(layout().mine);
-  const auto first = static_cast<size_t>(layout().leader(layout().mine));
-  Slot mine{.signature = signature_};
-  if (value_bytes_ > 0 && value_bytes_ <= kNewsBytes)
-    std::memcpy(mine.values, values.data(), value_bytes_);
-  PerRank<Slot> slots(static_cast<size_t>(ranks));
-  PerRank<Piece> take(slots.size());
-  for (size_t k = 0; k < slots.size(); ++k)
-    take[k] = {reinterpret_cast<std::byte*>(&slots[k]), sizeof(Slot)};
-  const Piece give{reinterpret_cast<std::byte*>(&mine), sizeof(Slot)};
+  const Buffer mine = take(slot_bytes_);
+  std::memcpy(mine.data(), &signature_, sizeof signature_);
+  if (!values.empty())
+    std::memcpy(mine.data() + sizeof signature_, values.data(), values.size());
+  const auto ranks = static_cast<size_t>(layout().ranks_of(layout().mine));
+  PerRank<Piece> slots;
+  if (leads()) {
+    slots_ = take(slot_bytes_ * static_cast<size_t>(group_.size()));
+    for (size_t k = 0; k < ranks; ++k)
+      slots.push_back({slot(group_.rank() + static_cast<int>(k)), slot_bytes_});
+  }
+  const Piece give{mine.data(), slot_bytes_};
   group_.inner->run(
-      {.kind = CollectiveKind::AllGather,
-       .count = sizeof(Slot),
+      {.kind = CollectiveKind::Gather,
+       .root = 0,
+       .count = static_cast<int64_t>(slot_bytes_),
        .give = {&give, 1},
-       .take = take,
+       .take = slots,
        .part_of = signature_},
       inside_);
-  for (size_t k = 0; k < slots.size(); ++k) {
-    signatures_[first + k] = slots[k].signature;
-    host_agrees_ = host_agrees_ && slots[k].signature == signature_;
-    if (leads() && value_bytes_ > 0 && value_bytes_ <= kNewsBytes)
-      std::memcpy(
-          values_.data() + (first + k) * value_bytes_, slots[k].values, value_bytes_);
+  for (size_t k = 0; leads() && k < ranks; ++k) {
+    uint64_t& word = signatures_[static_cast<size_t>(group_.rank()) + k];
+    std::memcpy(&word, slots[k].data, sizeof word);
+    host_agrees_ = host_agrees_ && word == signature_;
   }
 }
 
-// What was too long for the slots.
-void HostsCall::gather_values(std::span<const std::byte> values) {
-  if (value_bytes_ <= kNewsBytes)
-    return;
-  const int ranks = layout().ranks_of(layout().mine);
-  PerRank<Piece> take;
-  for (int k = 0; leads() && k < ranks; ++k)
-    take.push_back(
-        {values_.data() + static_cast<size_t>(group_.rank() + k) * value_bytes_,
-         value_bytes_});
-  const Piece give{const_cast<std::byte*>(values.data()), value_bytes_};
+// Calls whose slots differ in length have met: everybody of this host has been told, and
+// now says what it called.
+void HostsCall::compare_host(const std::exception_ptr& error) {
+  const auto first = static_cast<size_t>(layout().leader(layout().mine));
+  const auto ranks = static_cast<size_t>(layout().ranks_of(layout().mine));
+  PerRank<Piece> words;
+  for (size_t k = 0; k < ranks; ++k)
+    words.push_back(
+        {reinterpret_cast<std::byte*>(&signatures_[first + k]), sizeof(uint64_t)});
+  const Piece give{reinterpret_cast<std::byte*>(&signature_), sizeof signature_};
   inside(
-      {.kind = CollectiveKind::Gather,
-       .root = 0,
-       .count = static_cast<int64_t>(value_bytes_),
+      {.kind = CollectiveKind::AllGather,
+       .dtype = c10::ScalarType::Long,
+       .count = 1,
        .give = {&give, 1},
-       .take = take});
+       .take = words});
+  for (size_t k = 0; k < ranks; ++k)
+    host_agrees_ = host_agrees_ && signatures_[first + k] == signature_;
+  if (!host_agrees_)
+    return;
+  // It was something else, such as no memory, and the other hosts know nothing of it.
+  try {
+    std::rethrow_exception(error);
+  } catch (const InvalidArgument& what) {
+    stop_because(what);
+  }
+}
+
+// A step inside this host has failed for a reason of its own: the others cannot go on.
+void HostsCall::stop_because(const InvalidArgument& error) {
+  group_.all.world().stop({.origin = group_.all.world().rank(), .why = error.what()});
+  throw error;
 }
 
 void HostsCall::meet_hosts() {
+  const size_t longest = slot_bytes_ * static_cast<size_t>(layout().most_ranks());
+  const bool has_values = slot_bytes_ > sizeof(uint64_t);
+  const bool rides = host_agrees_ && has_values && leaders().carries(longest);
   const auto block = [&](int host) {
-    return value_bytes_ * static_cast<size_t>(layout().ranks_of(host));
+    return slot_bytes_ * static_cast<size_t>(layout().ranks_of(host));
   };
-  const auto place = [&](int host) {
-    return values_.data() + value_bytes_ * static_cast<size_t>(layout().leader(host));
-  };
-  const size_t longest = value_bytes_ * static_cast<size_t>(layout().most_ranks());
-  const bool rides = host_agrees_ && longest > 0 && leaders().carries(longest);
-  const std::byte* mine = rides ? place(layout().mine) : nullptr;
   agreed_ = leaders().agree(
       host_agrees_ ? signature_ : kHostDiffers,
-      {mine, rides ? block(layout().mine) : 0});
+      {rides ? slot(group_.rank()) : nullptr, rides ? block(layout().mine) : 0});
   if (!agreed_) {
     check_failures();
     return trade_blocks(
@@ -162,9 +162,9 @@ void HostsCall::meet_hosts() {
   }
   for (int host = 0; rides && host < layout().hosts(); ++host)
     if (host != layout().mine)
-      std::memcpy(place(host), leaders().payload(host), block(host));
-  if (!rides && value_bytes_ > 0)
-    trade_blocks(values_.data(), value_bytes_);
+      std::memcpy(slot(layout().leader(host)), leaders().payload(host), block(host));
+  if (has_values && !rides)
+    trade_blocks(slots_.data(), slot_bytes_);
 }
 
 // Every host has so many bytes of each of its ranks, and gets those of the others.
@@ -207,25 +207,29 @@ void HostsCall::check_failures() const {
 }
 
 void HostsCall::announce(std::span<std::byte> news) {
-  TRIREME_ASSERT(news.size() <= kNewsBytes);
-  News told;
-  if (trouble_)
-    told.state = News::State::Failed;
-  else if (!agreed_)
-    told.state = News::State::Differs;
+  const Buffer told = take(sizeof(News) + news.size());
+  News state = trouble_ ? News::Failed : agreed_ ? News::Agreed : News::Differs;
+  std::memcpy(told.data(), &state, sizeof state);
   if (leads() && !news.empty())
-    std::memcpy(told.bytes, news.data(), news.size());
+    std::memcpy(told.data() + sizeof state, news.data(), news.size());
   if (trouble_)
     group_.inner->check();  // it may be the whole world that was stopped
-  spread({reinterpret_cast<std::byte*>(&told), sizeof told});
-  if (told.state != News::State::Agreed)
-    fail_with(told);
+  try {
+    spread({told.data(), told.size()});
+    std::memcpy(&state, told.data(), sizeof state);
+  } catch (const InvalidArgument& error) {
+    if (leads() && agreed())
+      stop_because(error);
+    state = News::Differs;  // calls with news of another length have met
+  }
+  if (state != News::Agreed)
+    fail_with(state);
   if (!leads() && !news.empty())
-    std::memcpy(news.data(), told.bytes, news.size());
+    std::memcpy(news.data(), told.data() + sizeof state, news.size());
 }
 
-void HostsCall::fail_with(const News& news) {
-  if (news.state == News::State::Differs) {
+void HostsCall::fail_with(News news) {
+  if (news == News::Differs) {
     spread(
         {reinterpret_cast<std::byte*>(signatures_.data()),
          signatures_.size() * sizeof(uint64_t)});

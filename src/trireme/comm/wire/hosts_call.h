@@ -59,15 +59,12 @@ class HostsCall {
   /// Everybody's `values`, which are as long on all ranks, come to the leaders.
   void enter(std::span<const std::byte> values = {});
   /// What a rank has brought along; for leaders.
-  const std::byte* value(int rank) const {
-    return values_.data() + static_cast<size_t>(rank) * value_bytes_;
-  }
+  const std::byte* value(int rank) const { return slot(rank) + sizeof(uint64_t); }
   /// Whether all have made the same call; for leaders.
   bool agreed() const { return agreed_ && !trouble_; }
   /// The second half: the leader tells the others of its host. Throws InvalidArgument
-  /// on every rank unless all made the same call. Up to kNewsBytes of the leader's come
-  /// along, into `news`.
-  static constexpr size_t kNewsBytes = 56;
+  /// on every rank unless all made the same call. The leader's `news`, which are as long
+  /// on all ranks, come along.
   void announce(std::span<std::byte> news = {});
 
   /// A step of this host's ranks, as a part of the call.
@@ -80,23 +77,27 @@ class HostsCall {
   void hand_in(int from, const Piece& piece) const;
 
  private:
-  struct Slot;
-  struct News;
+  /// What a leader tells the others of its host first.
+  enum class News : uint64_t { Agreed, Differs, Failed };
+  std::byte* slot(int rank) const {
+    return slots_.data() + static_cast<size_t>(rank) * slot_bytes_;
+  }
   void gather_slots(std::span<const std::byte> values);
-  void gather_values(std::span<const std::byte> values);
+  void compare_host(const std::exception_ptr& error);
   void meet_hosts();
   void trade_blocks(std::byte* blocks, size_t bytes_a_rank);
   void post_failure(const PeerError& error);
   void check_failures() const;
-  [[noreturn]] void fail_with(const News& news);
+  [[noreturn]] void stop_because(const InvalidArgument& error);
+  [[noreturn]] void fail_with(News news);
   int inner_rank(int rank) const { return rank - layout().leader(layout().mine); }
 
   HostsGroup& group_;
   const Collective& call_;
   uint64_t signature_;
   Deadline inside_, between_, after_;
-  size_t value_bytes_ = 0;
-  Buffer values_;
+  size_t slot_bytes_ = 0;
+  Buffer slots_;  // of a leader: every rank's word and values
   std::vector<uint64_t> signatures_;  // of all ranks; only this host's at first
   bool host_agrees_ = true;
   bool agreed_ = true;

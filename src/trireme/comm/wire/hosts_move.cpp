@@ -1,4 +1,4 @@
-#include <algorithm>
+#include <cstring>
 
 #include "trireme/comm/wire/algorithms.h"
 #include "trireme/comm/wire/hosts_call.h"
@@ -76,16 +76,17 @@ class GatherOverHosts {
   const HostLayout& layout_;
 };
 
-// Little from everybody: all of it has come to the leaders with the call.
+// Little from everybody comes to the leaders with the call, and from them with their
+// word.
 void gather_small(HostsCall& c, size_t bytes) {
-  const size_t all = bytes * static_cast<size_t>(c.group().size());
-  Buffer mine;
-  if (!c.leads())
-    mine = c.take(all);
-  std::byte* values = c.leads() ? const_cast<std::byte*>(c.value(0)) : mine.data();
-  c.spread({values, all});
-  for (size_t k = 0; k < c.call().take.size(); ++k)
-    std::copy_n(values + k * bytes, bytes, c.call().take[k].data);
+  const auto ranks = static_cast<size_t>(c.group().size());
+  c.enter({c.call().give[0].data, bytes});
+  const Buffer all = c.take(bytes * ranks);
+  for (size_t k = 0; c.leads() && c.agreed() && k < ranks; ++k)
+    std::memcpy(all.data() + k * bytes, c.value(static_cast<int>(k)), bytes);
+  c.announce(all.bytes());
+  for (size_t k = 0; k < ranks; ++k)
+    std::memcpy(c.call().take[k].data, all.data() + k * bytes, bytes);
 }
 
 // Every piece crosses once, whatever is done: from each to each between hosts, and
@@ -130,11 +131,8 @@ void move_over_hosts(HostsCall& c) {
   const size_t all = bytes * static_cast<size_t>(c.group().size());
   const bool gathers = call.kind == CollectiveKind::AllGather ||
                        call.kind == CollectiveKind::Split;
-  if (gathers && bytes > 0 && all <= c.tuning().small_bytes) {
-    c.enter({call.give[0].data, bytes});
-    c.announce();
+  if (gathers && bytes > 0 && all <= c.tuning().small_bytes)
     return gather_small(c, bytes);
-  }
   c.enter();
   c.announce();
   if (call.kind == CollectiveKind::Barrier || bytes == 0)

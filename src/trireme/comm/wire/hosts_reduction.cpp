@@ -44,8 +44,8 @@ void scatter_small(const HostsReduction& r) {
   r.c.hand_out(give, {r.output(), r.bytes()}, r.bytes());
 }
 
-// Everybody's values have come to the leaders with the call; results go with their word
-// if they are short.
+// Everybody's values come to the leaders with the call, and results from them with their
+// word.
 void reduce_small(const HostsReduction& r) {
   r.c.enter({r.input(), r.input_bytes()});
   if (r.scatter())
@@ -56,12 +56,7 @@ void reduce_small(const HostsReduction& r) {
   // Values may be missing if the ranks do not agree: then there is nothing to reduce.
   if (r.c.leads() && here && r.c.agreed())
     r.reduce_values(result.data(), 0);
-  const bool rides = r.bytes() <= HostsCall::kNewsBytes;
-  r.c.announce(rides ? result.bytes() : std::span<std::byte>());
-  if (!here)
-    return;
-  if (!rides)
-    r.c.spread({result.data(), r.bytes()});
+  r.c.announce(here ? result.bytes() : std::span<std::byte>());
   if (r.wanted())
     std::memcpy(r.output(), result.data(), r.bytes());
 }
