@@ -1,5 +1,7 @@
 #include "trireme/comm/wire/hosts.h"
 
+#include <exception>
+
 #include "trireme/comm/share_rows.h"
 #include "trireme/comm/shm/shm_world.h"
 #include "trireme/comm/wire/hosts_engine.h"
@@ -48,7 +50,17 @@ std::shared_ptr<Engine> join_hosts(
       CollectiveKind::AllGather,
       {env.local_rank, env.local_world_size},
       context.deadline);
-  std::vector<int> host_of = find_hosts(rows, flat->size());
+  std::vector<int> host_of;
+  std::exception_ptr refused;
+  try {
+    host_of = find_hosts(rows, flat->size());
+  } catch (...) {
+    refused = std::current_exception();
+  }
+  if (refused) {
+    flat.reset();  // not while the exception passes: no rank has failed
+    std::rethrow_exception(refused);
+  }
   const auto layout = lay_out_hosts(host_of, flat->rank());
   if (layout && layout->most_ranks() == 1)
     return flat;
