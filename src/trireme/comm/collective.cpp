@@ -12,8 +12,8 @@
 namespace trireme::comm {
 namespace {
 
-// kind 4 bits, op 3, dtype 6, root + 1 13, any order 1, count 37: exact for 8,191 ranks and for all
-// that fits in memory.
+// kind 4 bits, op 3, dtype 6, root + 1 13, any order 1, count 37: exact for 8,191 ranks
+// and for all that fits in memory.
 constexpr int kOpShift = 4, kDtypeShift = 7, kRootShift = 13, kOrderShift = 26;
 constexpr int kCountShift = 27;
 constexpr uint64_t kRootMask = (1 << 13) - 1;

@@ -12,10 +12,10 @@ namespace trireme::comm {
 /// How the ranks' values become one. Mean is a sum divided by the number of ranks.
 enum class ReduceOp : uint8_t { Sum, Mean, Min, Max, Product, BitAnd, BitOr };
 
-/// In which order a reduction takes the ranks' values. Ranks: in the order of the ranks,
-/// so that the result has the same bits on every backend and every number of hosts.
-/// Any: in the order that is fastest; the same on all ranks, but not with another
-/// number of hosts.
+/// In which order a reduction takes the ranks' values. Ranks: in the order of the
+/// ranks, so that the result has the same bits on every backend and every number of
+/// hosts. Any: in the order that is fastest; the same on all ranks, but not with
+/// another number of hosts.
 enum class SumOrder : uint8_t { Ranks, Any };
 
 /// What the ranks do together. The uneven kinds and Split are made of several calls;
@@ -43,8 +43,8 @@ struct Piece {
 
 struct FoldStep;
 
-/// One collective call of one rank. Kind, op, dtype, root, count and order must be the same on
-/// all ranks: an engine checks that before it moves a byte.
+/// One collective call of one rank. Kind, op, dtype, root, count and order must be the
+/// same on all ranks: an engine checks that before it moves a byte.
 ///
 /// Reductions read give[0] and write take[0]; reduce_scatter gives size() equal parts
 /// in one piece. The others only move bytes: a rank gives nothing, one piece that all

@@ -241,8 +241,7 @@ void reduce_all(
 // Items as what they are summed in, in the order in which they lie: partial sums travel
 // between hosts whose registers may differ.
 template <class Format>
-void widen(
-    typename Format::One* to, const typename Format::Item* from, size_t count) {
+void widen(typename Format::One* to, const typename Format::Item* from, size_t count) {
   for (size_t i = 0; i < count; ++i)
     to[i] = Format::load_one(from + i);
 }
@@ -259,8 +258,7 @@ inline void widen<Fp16>(float* to, const uint16_t* from, size_t count) {
 #endif
 
 template <class Format>
-void narrow(
-    typename Format::Item* to, const typename Format::One* from, size_t count) {
+void narrow(typename Format::Item* to, const typename Format::One* from, size_t count) {
   for (size_t i = 0; i < count; ++i)
     Format::store_one(to + i, from[i]);
 }

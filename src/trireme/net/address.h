@@ -1,17 +1,17 @@
 // Where a node listens: an address as text and as the system wants it.
 #pragma once
-#include <sys/socket.h>
-
 #include <string>
 #include <string_view>
+#include <sys/socket.h>
 #include <vector>
 
 #include "trireme/core/file_descriptor.h"
 
 namespace trireme::net {
 
-/// One end point: "tcp://host:port", "tcp://[::1]:29500" or "unix:/run/job.sock". A Unix
-/// path that begins with @ is a name in Linux's abstract space, which leaves no file.
+/// One end point: "tcp://host:port", "tcp://[::1]:29500" or "unix:/run/job.sock". A
+/// Unix path that begins with @ is a name in Linux's abstract space, which leaves no
+/// file.
 ///
 ///     Address address = Address::parse("tcp://node7:29500");
 ///     Address here = Address::tcp("127.0.0.1", 0);  // port 0: any that is free
@@ -39,19 +39,20 @@ struct Endpoint {
   socklen_t length = 0;
 
   int family() const { return storage.ss_family; }
-  /// Whether bytes sent there stay on this machine: a loopback address or a Unix socket.
+  /// Whether bytes sent there stay on this machine: a loopback address or a Unix
+  /// socket.
   bool stays_here() const;
   /// The address back as text, for messages.
   Address address() const;
 };
 
-/// All end points of an address, best first. Looks names up, which may block for as long
-/// as the system's resolver does: not on an I/O thread. InvalidArgument for a name that
-/// nobody knows.
+/// All end points of an address, best first. Looks names up, which may block for as
+/// long as the system's resolver does: not on an I/O thread. InvalidArgument for a name
+/// that nobody knows.
 std::vector<Endpoint> resolve(const Address& address);
 
-/// A socket that listens there, non-blocking. A Unix path that a dead listener left behind
-/// is replaced; one that is in use is refused.
+/// A socket that listens there, non-blocking. A Unix path that a dead listener left
+/// behind is replaced; one that is in use is refused.
 FileDescriptor listen_at(const Endpoint& endpoint, int backlog);
 
 /// The end points of a connected or listening socket.

@@ -10,12 +10,13 @@
 
 namespace trireme::net {
 
-/// 32 random bytes. Nothing prints them by accident: text() is the only way out, and the
-/// memory is wiped when it goes.
+/// 32 random bytes. Nothing prints them by accident: text() is the only way out, and
+/// the memory is wiped when it goes.
 ///
 ///     JobKey key = JobKey::random();
-///     key.write("job.key");                       // mode 0600, never over a file that is there
-///     JobKey same = JobKey::read("job.key");      // refused if others may read the file
+///     key.write("job.key");                       // mode 0600, never over a file that
+///     is there JobKey same = JobKey::read("job.key");      // refused if others may
+///     read the file
 class JobKey {
  public:
   static constexpr std::size_t kBytes = 32;

@@ -1,5 +1,5 @@
-// What travels between nodes: a typed small header, and raw bytes that are never copied on
-// the way out.
+// What travels between nodes: a typed small header, and raw bytes that are never copied
+// on the way out.
 #pragma once
 #include <chrono>
 #include <cstddef>
@@ -36,8 +36,8 @@ struct OutMessage {
   Envelope envelope;
   std::vector<std::span<const std::byte>> body;
   std::shared_ptr<const void> keep;
-  /// Called once, when the other side has all of it or never will, with true or false: on
-  /// an I/O thread, or inside send() or close(). It must not block. It may be empty.
+  /// Called once, when the other side has all of it or never will, with true or false:
+  /// on an I/O thread, or inside send() or close(). It must not block. It may be empty.
   std::function<void(bool arrived)> done;
 
   std::size_t body_bytes() const {
@@ -48,17 +48,18 @@ struct OutMessage {
   }
 };
 
-/// What remains of the sender's allowance until it is destroyed: the bytes of a received
-/// message count against it as long as somebody holds them.
+/// What remains of the sender's allowance until it is destroyed: the bytes of a
+/// received message count against it as long as somebody holds them.
 using Allowance = std::shared_ptr<const void>;
 
-/// A message that has arrived whole. Where Receiver::place gave memory for the body it lies
-/// there; else in `buffer`, a block of the node's pool.
+/// A message that has arrived whole. Where Receiver::place gave memory for the body it
+/// lies there; else in `buffer`, a block of the node's pool.
 struct InMessage {
   Envelope envelope;
   std::span<std::byte> body;
   Buffer buffer;
-  /// Keep it as long as the body is in use, so that a fast sender cannot fill the memory.
+  /// Keep it as long as the body is in use, so that a fast sender cannot fill the
+  /// memory.
   Allowance allowance;
 };
 

@@ -18,8 +18,8 @@ class NodeCore;
 class Session;
 
 /// The other end of a session. It outlives breaks of the connection: what was not
-/// acknowledged is sent again over the next one, and nothing arrives twice. A handle: copies
-/// mean the same session.
+/// acknowledged is sent again over the next one, and nothing arrives twice. A handle:
+/// copies mean the same session.
 class Peer {
  public:
   Peer() = default;
@@ -29,8 +29,8 @@ class Peer {
   const std::string& name() const;
   /// Queues a message, and writes at once what the socket takes. Never waits. Small
   /// messages may overtake large ones; messages of one lane arrive in order. After the
-  /// session has ended, `done` is called with false. InvalidArgument for a message above
-  /// the limits.
+  /// session has ended, `done` is called with false. InvalidArgument for a message
+  /// above the limits.
   void send(OutMessage message) const;
   /// Ends the session: what is queued is still sent as far as `linger` allows, then the
   /// other side's Receiver::lost says that this one has left.
@@ -56,19 +56,18 @@ enum class Ending {
   Refused,  ///< one side would not have the other: wrong name, job or version
 };
 
-/// What happens to a node. All calls come from its I/O thread, one at a time: they must not
-/// block, and what they throw ends the session.
+/// What happens to a node. All calls come from its I/O thread, one at a time: they must
+/// not block, and what they throw ends the session.
 class Receiver {
  public:
   virtual ~Receiver() = default;
   /// A peer has dialled, and was found to be who it says.
   virtual void joined(const Peer& peer);
-  /// Where the body of a message shall go: exactly `bytes`, or nothing for a block of the
-  /// pool. The memory must stay until the message has come or the session has ended.
+  /// Where the body of a message shall go: exactly `bytes`, or nothing for a block of
+  /// the pool. The memory must stay until the message has come or the session has
+  /// ended.
   virtual std::span<std::byte> place(
-      const Peer& peer,
-      const Envelope& envelope,
-      std::size_t bytes);
+      const Peer& peer, const Envelope& envelope, std::size_t bytes);
   virtual void received(const Peer& peer, InMessage message) = 0;
   /// The session has ended; no message comes after it.
   virtual void lost(const Peer& peer, Ending ending, const std::string& why);

@@ -11,7 +11,8 @@
 
 namespace trireme::net {
 
-/// The certificate of one worker, its key and the authority that it trusts, as PEM files.
+/// The certificate of one worker, its key and the authority that it trusts, as PEM
+/// files.
 struct CertificateFiles {
   std::filesystem::path authority;
   std::filesystem::path certificate;
@@ -21,8 +22,8 @@ struct CertificateFiles {
 class TlsContext;
 
 /// What protects a node's connections. One of three: a key that all of the job share, a
-/// certificate for each worker, or nothing, which only stays on this machine and only where
-/// somebody asked for it by name.
+/// certificate for each worker, or nothing, which only stays on this machine and only
+/// where somebody asked for it by name.
 ///
 ///     auto security = Security::job_key(JobKey::read("job.key"));
 ///     auto security = Security::from_environment(Environment::of_process());
@@ -34,16 +35,17 @@ class Security {
   static Security certificates(const CertificateFiles& files);
   /// Plain bytes, on loopback and Unix sockets alone.
   static Security insecure_loopback();
-  /// TRIREME_SECURITY=insecure-loopback; else TRIREME_JOB_KEY or TRIREME_JOB_KEY_FILE; else
-  /// TRIREME_CA_FILE, TRIREME_CERTIFICATE_FILE and TRIREME_PRIVATE_KEY_FILE. InvalidArgument
-  /// with what to set if none of them is there, or two that contradict.
+  /// TRIREME_SECURITY=insecure-loopback; else TRIREME_JOB_KEY or TRIREME_JOB_KEY_FILE;
+  /// else TRIREME_CA_FILE, TRIREME_CERTIFICATE_FILE and TRIREME_PRIVATE_KEY_FILE.
+  /// InvalidArgument with what to set if none of them is there, or two that contradict.
   static Security from_environment(const Environment& env);
 
   /// Throws InvalidArgument where bytes would leave this machine unprotected.
   void check_allowed(const Endpoint& endpoint) const;
   /// The protected stream over a connected socket.
   std::unique_ptr<Stream> protect(FileDescriptor socket, Side side) const;
-  /// "a job key (fingerprint 1a2b3c4d)", "certificates of …" or "nothing (insecure-loopback)".
+  /// "a job key (fingerprint 1a2b3c4d)", "certificates of …" or "nothing
+  /// (insecure-loopback)".
   std::string text() const;
   bool encrypted() const { return context_ != nullptr; }
 

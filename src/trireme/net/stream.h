@@ -1,11 +1,10 @@
 // A connected socket as a stream of bytes that never blocks, plain or under TLS.
 #pragma once
-#include <sys/uio.h>
-
 #include <cstddef>
 #include <memory>
 #include <span>
 #include <string>
+#include <sys/uio.h>
 
 #include "trireme/core/file_descriptor.h"
 
@@ -28,11 +27,11 @@ class Stream {
  public:
   virtual ~Stream() = default;
 
-  /// Goes on with the handshake; Done when it is through. Throws Error with the reason if
-  /// the other side is not whom this one may talk to.
+  /// Goes on with the handshake; Done when it is through. Throws Error with the reason
+  /// if the other side is not whom this one may talk to.
   virtual Io handshake() = 0;
-  /// Fills `parts` in order as far as bytes are there. One call is about one system call:
-  /// call again until Blocked.
+  /// Fills `parts` in order as far as bytes are there. One call is about one system
+  /// call: call again until Blocked.
   virtual Io read(std::span<const iovec> parts) = 0;
   /// Writes as much of `parts` as the socket takes.
   virtual Io write(std::span<const iovec> parts) = 0;

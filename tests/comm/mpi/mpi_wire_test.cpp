@@ -120,8 +120,7 @@ TEST(MpiWireProcs, CutsLongTransfers) {
 }
 
 TEST(MpiWireProcs, AgreesByATreeAndCollectsEverything) {
-  const MpiSetup setup{
-      .tuning = {.direct_ranks = 0, .small_bytes = size_t{1} << 28}};
+  const MpiSetup setup{.tuning = {.direct_ranks = 0, .small_bytes = size_t{1} << 28}};
   run_all(testing::reduction_cases(), setup);
   run_all(testing::move_cases(), setup);
 }

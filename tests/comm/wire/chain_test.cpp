@@ -57,11 +57,24 @@ std::function<void(const Group&)> collect(
 std::vector<Case> all_cases(std::vector<int64_t> counts) {
   std::vector<Case> cases;
   for (const at::ScalarType dtype :
-       {at::kFloat, at::kDouble, at::kHalf, at::kBFloat16, at::kByte, at::kChar,
-        at::kShort, at::kInt, at::kLong, at::kBool})
+       {at::kFloat,
+        at::kDouble,
+        at::kHalf,
+        at::kBFloat16,
+        at::kByte,
+        at::kChar,
+        at::kShort,
+        at::kInt,
+        at::kLong,
+        at::kBool})
     for (const ReduceOp op :
-         {ReduceOp::Sum, ReduceOp::Mean, ReduceOp::Min, ReduceOp::Max,
-          ReduceOp::Product, ReduceOp::BitAnd, ReduceOp::BitOr})
+         {ReduceOp::Sum,
+          ReduceOp::Mean,
+          ReduceOp::Min,
+          ReduceOp::Max,
+          ReduceOp::Product,
+          ReduceOp::BitAnd,
+          ReduceOp::BitOr})
       if (reduce_kernels_of(best_isa(), op, dtype).reduce != nullptr)
         for (const int64_t count : counts)
           cases.push_back({dtype, op, count});

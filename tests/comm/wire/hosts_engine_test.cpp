@@ -28,7 +28,8 @@ void add_suite(
   testing::register_conformance(
       {.suite = "ConformanceHosts" + name + "Ranks",
        .run = [sizes, tuning](
-                  int, const testing::RankBody& body) { run_hosts(sizes, body, tuning); },
+                  int,
+                  const testing::RankBody& body) { run_hosts(sizes, body, tuning); },
        .sizes = {ranks}});
 }
 
@@ -39,11 +40,8 @@ const bool hosts_registered = [] {
   add_suite("132", {1, 3, 2});
   // Nothing is small, and pieces are short.
   add_suite(
-      "22Chain",
-      {2, 2},
-      {.payload_bytes = 600, .small_bytes = 0, .chain_bytes = 5000});
-  add_suite(
-      "213Chain", {2, 1, 3}, {.small_bytes = 0, .chain_bytes = 5000});
+      "22Chain", {2, 2}, {.payload_bytes = 600, .small_bytes = 0, .chain_bytes = 5000});
+  add_suite("213Chain", {2, 1, 3}, {.small_bytes = 0, .chain_bytes = 5000});
   // Everything is small.
   add_suite("22Small", {2, 2}, {.small_bytes = size_t{1} << 28});
   return true;
@@ -73,7 +71,10 @@ TEST(HostsEngineRanks, SplitsByHostAndAcrossHosts) {
     };
     const Group host = world.split(rank / 2);
     expect(
-        host, rank < 2 ? std::vector{0, 1} : rank < 4 ? std::vector{2, 3} : std::vector{4});
+        host,
+        rank < 2   ? std::vector{0, 1}
+        : rank < 4 ? std::vector{2, 3}
+                   : std::vector{4});
     EXPECT_EQ(host.backend(), rank < 4 ? "local" : "none");
     const Group odd = world.split(rank % 2);
     expect(odd, rank % 2 == 0 ? std::vector{0, 2, 4} : std::vector{1, 3});
@@ -116,8 +117,9 @@ TEST(HostsEngineRanks, RefusesRanksThatAreMixed) {
         auto inner = std::static_pointer_cast<SharedEngine>(
             rank == 1 ? single.join(0, deadline) : pair.join(rank / 2, deadline));
         EXPECT_TRUE(contains(
-            message_of<InvalidArgument>(
-                [&] { HostsEngine::root(inner, flat, {0, 1, 0}); }),
+            message_of<InvalidArgument>([&] {
+              HostsEngine::root(inner, flat, {0, 1, 0});
+            }),
             "rank 2 is on the same host as an earlier rank, with others in between"));
         return flat;
       },
@@ -139,8 +141,7 @@ std::vector<Trial> trials() {
        [](const Group& world) { all_reduce(world, at::ones({2})); }},
       {"all_reduce of some",
        [](const Group& world) { all_reduce(world, at::ones({500})); }},
-      {"all_reduce of much",
-       [=](const Group& world) { all_reduce(world, large()); }},
+      {"all_reduce of much", [=](const Group& world) { all_reduce(world, large()); }},
       {"reduce", [=](const Group& world) { reduce(world, large(), 1); }},
       {"reduce_scatter",
        [](const Group& world) {
@@ -197,9 +198,8 @@ TEST(HostsEngineRanks, WhoDoesNotComeIsNamedWhereverItIs) {
           EXPECT_THROW(barrier(world), TimeoutError);
           return;
         }
-        const std::string what = message_of<TimeoutError>([&] {
-          all_reduce(world, at::ones({3}), {.timeout = milliseconds(300)});
-        });
+        const std::string what = message_of<TimeoutError>(
+            [&] { all_reduce(world, at::ones({3}), {.timeout = milliseconds(300)}); });
         EXPECT_TRUE(contains(what, text("rank ", absent, " did not come")));
         EXPECT_TRUE(contains(what, "all_reduce sum float32[3]"));
         if (--left == 0)

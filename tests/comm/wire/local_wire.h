@@ -249,10 +249,15 @@ class LocalWire : public Wire {
                 std::make_shared<FlightRecorder>(aligned, rank, ranks, "", rings)},
         nets->generation(number));
     world->join(channels);
-    WireSeat seat{.members = std::vector<int>(static_cast<size_t>(ranks)), .rank = rank};
+    WireSeat seat{
+        .members = std::vector<int>(static_cast<size_t>(ranks)), .rank = rank};
     std::iota(seat.members.begin(), seat.members.end(), 0);
     return std::make_shared<LocalWire>(
-        std::move(seat), std::move(nets), number, std::move(world), std::move(channels));
+        std::move(seat),
+        std::move(nets),
+        number,
+        std::move(world),
+        std::move(channels));
   }
 
   LocalNet& net() const { return world_->net(); }

@@ -15,12 +15,12 @@ void reduce_every_way(int ranks, const WireTuning& tuning) {
 }
 
 TEST(WireReductionRanks, TakesTheTreeToAgree) {
-  for (const int ranks : {2, 3, 7, 8})
+  for (const int ranks : {3, 8})
     reduce_every_way(ranks, {.direct_ranks = 0});
 }
 
 TEST(WireReductionRanks, CutsEverythingIntoChunks) {
-  for (const int ranks : {2, 4, 5})
+  for (const int ranks : {2, 5})
     reduce_every_way(
         ranks, {.direct_ranks = 0, .small_bytes = 0, .chunk_bytes = 40000});
 }
@@ -29,12 +29,11 @@ TEST(WireReductionRanks, CutsEverythingIntoChunks) {
 TEST(WireReductionRanks, CutsIntoTheSmallestShards) {
   for (const auto& one : testing::reduction_cases())
     if (one.name == "AllReduceKnowsEveryOpOfEveryDtype")
-      run_wire(
-          3, one.body, {.payload_bytes = 0, .small_bytes = 0, .chunk_bytes = 1});
+      run_wire(3, one.body, {.payload_bytes = 0, .small_bytes = 0, .chunk_bytes = 1});
 }
 
 TEST(WireReductionRanks, CollectsEverythingWhenAllIsSmall) {
-  for (const int ranks : {2, 3, 9})
+  for (const int ranks : {2, 4})
     reduce_every_way(ranks, {.payload_bytes = 0, .small_bytes = size_t{1} << 28});
 }
 

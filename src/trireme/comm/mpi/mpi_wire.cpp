@@ -158,8 +158,7 @@ void MpiWire::time_out() {
       waited_for.push_back(senders_[i]);
   }
   world_->stop(
-      late_text(waited_for) +
-      ". MPI cannot take a call back, so the job ends here");
+      late_text(waited_for) + ". MPI cannot take a call back, so the job ends here");
 }
 
 // The ranks have agreed that this is a split, so all of them are on their way into this

@@ -39,14 +39,12 @@ void fold_window(
     return;
   PerRank<const std::byte*> in(static_cast<size_t>(steps.size()));
   for (int k = 0; k < steps.size(); ++k)
-    in[static_cast<size_t>(k)] = k == steps.rank()
-                                     ? f.call.give[0].data + at * f.item
-                                     : steps.staging(k, place);
+    in[static_cast<size_t>(k)] =
+        k == steps.rank() ? f.call.give[0].data + at * f.item : steps.staging(k, place);
   f.fold(at, in.data(), steps.size(), count);
 }
 
-size_t stage_window(
-    GroupSteps& steps, const Fold& f, size_t at, size_t count) {
+size_t stage_window(GroupSteps& steps, const Fold& f, size_t at, size_t count) {
   const size_t place = steps.stage(count * f.item);
   if (steps.rank() != f.call.root)
     std::memcpy(

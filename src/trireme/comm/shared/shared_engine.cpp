@@ -5,10 +5,10 @@
 
 #include <ATen/Functions.h>
 
-#include "trireme/comm/split_wish.h"
 #include "trireme/comm/shared/algorithms.h"
 #include "trireme/comm/shared/block_ports.h"
 #include "trireme/comm/shared/reference_ports.h"
+#include "trireme/comm/split_wish.h"
 #include "trireme/core/error.h"
 
 namespace trireme::comm {
@@ -30,11 +30,7 @@ SharedEngine::SharedEngine(
       directory_(std::move(directory)),
       id_(seat.id),
       steps_(
-          std::move(world),
-          seat.control,
-          std::move(seat.members),
-          seat.rank,
-          deadline),
+          std::move(world), seat.control, std::move(seat.members), seat.rank, deadline),
       names_(world_->names_of(steps_.members())) {}
 
 std::shared_ptr<SharedEngine> SharedEngine::root(

@@ -88,7 +88,8 @@ std::vector<int> World::names_of(std::span<const int> ranks) const {
 
 std::string World::group_name(std::span<const int> ranks) const {
   return group_text(
-      names_of(ranks), setup_.place.ranks_in_all > 0 ? setup_.place.ranks_in_all : size());
+      names_of(ranks),
+      setup_.place.ranks_in_all > 0 ? setup_.place.ranks_in_all : size());
 }
 
 bool World::publish(const Failure& failure) const noexcept {
@@ -196,19 +197,18 @@ void World::find_dead() const {
       continue;
     stop(
         {.origin = name_of(peer),
-         .why =
-             state == RankSlot::Absent
-                 ? text(
-                       "[comm] expected rank ",
-                       name_of(peer),
-                       " to join the world, but its process has ended; see its own "
-                       "output")
-                 : text(
-                       "[comm] expected rank ",
-                       name_of(peer),
-                       " to be alive, but its process (pid ",
-                       slot.pid,
-                       ") ended without leaving; see its own output")});
+         .why = state == RankSlot::Absent
+                    ? text(
+                          "[comm] expected rank ",
+                          name_of(peer),
+                          " to join the world, but its process has ended; see its own "
+                          "output")
+                    : text(
+                          "[comm] expected rank ",
+                          name_of(peer),
+                          " to be alive, but its process (pid ",
+                          slot.pid,
+                          ") ended without leaving; see its own output")});
   }
 }
 

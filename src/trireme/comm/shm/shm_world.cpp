@@ -74,8 +74,8 @@ std::shared_ptr<SharedEngine> start(const ShmStart& start) {
     segment = Segment::attach(name, env.rank, env.world_size, start.deadline, roll);
     memory = std::make_shared<RegionMemory>(segment, env.rank);
   }
-  WorldSetup setup = place_in(
-      segment, std::move(memory), env.rank, start.place, start.flight_folder);
+  WorldSetup setup =
+      place_in(segment, std::move(memory), env.rank, start.place, start.flight_folder);
   setup.watch = std::make_shared<ProcessWatch>(segment, roll);
   try {
     auto engine = SharedEngine::root(std::move(setup), start.deadline);
@@ -123,7 +123,8 @@ ShmThreadWorld::ShmThreadWorld(int size)
 
 std::shared_ptr<Engine> ShmThreadWorld::join(int rank, const Deadline& deadline) const {
   auto memory = rank == 0 ? first_ : std::make_shared<RegionMemory>(segment_, rank);
-  return SharedEngine::root(place_in(segment_, std::move(memory), rank, {}, ""), deadline);
+  return SharedEngine::root(
+      place_in(segment_, std::move(memory), rank, {}, ""), deadline);
 }
 
 }  // namespace trireme::comm

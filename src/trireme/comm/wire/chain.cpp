@@ -142,8 +142,8 @@ class Chain {
   }
 
   void send_partial(size_t t, const PiecePlace& piece) {
-    sent_[t] = c_.leaders().send(
-        layout_.mine + 1, going(t), piece.count * partial_item_);
+    sent_[t] =
+        c_.leaders().send(layout_.mine + 1, going(t), piece.count * partial_item_);
     if (comes_here(piece))
       got_[t] = c_.leaders().receive(
           piece.owner < 0 ? layout_.mine + 1 : layout_.hosts() - 1,

@@ -33,7 +33,8 @@ std::vector<int> find_hosts(const std::vector<int64_t>& rows, int ranks) {
           row[0],
           " of ",
           row[1],
-          "; let the launcher fill one host after the other (mpirun --map-by slot, srun "
+          "; let the launcher fill one host after the other (mpirun --map-by slot, "
+          "srun "
           "--distribution=block)"));
     host_of.push_back(first);
   }

@@ -111,8 +111,8 @@ void HostsCall::gather_slots(std::span<const std::byte> values) {
   }
 }
 
-// Calls whose slots differ in length have met: everybody of this host has been told, and
-// now says what it called.
+// Calls whose slots differ in length have met: everybody of this host has been told,
+// and now says what it called.
 void HostsCall::compare_host(const std::exception_ptr& error) {
   const auto first = static_cast<size_t>(layout().leader(layout().mine));
   const auto ranks = static_cast<size_t>(layout().ranks_of(layout().mine));
@@ -233,8 +233,7 @@ void HostsCall::fail_with(News news) {
     spread(
         {reinterpret_cast<std::byte*>(signatures_.data()),
          signatures_.size() * sizeof(uint64_t)});
-    throw InvalidArgument(
-        describe_mismatch(signatures_, group_.all.wire().members()));
+    throw InvalidArgument(describe_mismatch(signatures_, group_.all.wire().members()));
   }
   FailureText words;
   if (trouble_)

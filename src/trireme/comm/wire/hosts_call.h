@@ -1,5 +1,5 @@
-// One call of a group over several hosts: how it begins, and the steps inside a host and
-// between hosts that it is made of.
+// One call of a group over several hosts: how it begins, and the steps inside a host
+// and between hosts that it is made of.
 #pragma once
 #include <cstddef>
 #include <exception>
@@ -63,8 +63,8 @@ class HostsCall {
   /// Whether all have made the same call; for leaders.
   bool agreed() const { return agreed_ && !trouble_; }
   /// The second half: the leader tells the others of its host. Throws InvalidArgument
-  /// on every rank unless all made the same call. The leader's `news`, which are as long
-  /// on all ranks, come along.
+  /// on every rank unless all made the same call. The leader's `news`, which are as
+  /// long on all ranks, come along.
   void announce(std::span<std::byte> news = {});
 
   /// A step of this host's ranks, as a part of the call.
@@ -97,7 +97,7 @@ class HostsCall {
   uint64_t signature_;
   Deadline inside_, between_, after_;
   size_t slot_bytes_ = 0;
-  Buffer slots_;  // of a leader: every rank's word and values
+  Buffer slots_;                      // of a leader: every rank's word and values
   std::vector<uint64_t> signatures_;  // of all ranks; only this host's at first
   bool host_agrees_ = true;
   bool agreed_ = true;

@@ -39,7 +39,8 @@ class HostsEngine : public Engine {
   std::unique_ptr<SendPort> open_send(
       int to, int tag, const ChannelOptions& options) override;
   std::unique_ptr<ReceivePort> open_receive(int from, int tag) override;
-  at::Tensor allocate(at::IntArrayRef sizes, const at::TensorOptions& options) override {
+  at::Tensor allocate(
+      at::IntArrayRef sizes, const at::TensorOptions& options) override {
     return group_.inner->allocate(sizes, options);
   }
   void abort(const std::string& why) noexcept override;
@@ -59,9 +60,7 @@ class HostsEngine : public Engine {
       HostLayout layout,
       Hosts hosts);
   void join_failures() const;
-  bool is_here(int rank) const {
-    return layout().host_of(rank) == layout().mine;
-  }
+  bool is_here(int rank) const { return layout().host_of(rank) == layout().mine; }
   int inner_rank(int rank) const { return rank - layout().leader(layout().mine); }
 
   std::shared_ptr<WireEngine> flat_;

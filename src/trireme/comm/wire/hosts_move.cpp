@@ -33,8 +33,8 @@ class GatherOverHosts {
   void run() {
     const int first = layout_.leader(layout_.mine);
     const int ranks = layout_.ranks_of(layout_.mine);
-    const auto own = c_.call().take.subspan(
-        static_cast<size_t>(first), static_cast<size_t>(ranks));
+    const auto own =
+        c_.call().take.subspan(static_cast<size_t>(first), static_cast<size_t>(ranks));
     std::vector<Wire::Transfer> coming(c_.call().take.size());
     if (c_.leads())
       start_receiving(coming);
@@ -129,8 +129,8 @@ void move_over_hosts(HostsCall& c) {
   const Collective& call = c.call();
   const size_t bytes = longest_piece(call);
   const size_t all = bytes * static_cast<size_t>(c.group().size());
-  const bool gathers = call.kind == CollectiveKind::AllGather ||
-                       call.kind == CollectiveKind::Split;
+  const bool gathers =
+      call.kind == CollectiveKind::AllGather || call.kind == CollectiveKind::Split;
   if (gathers && bytes > 0 && all <= c.tuning().small_bytes)
     return gather_small(c, bytes);
   c.enter();

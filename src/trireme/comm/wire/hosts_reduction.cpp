@@ -11,7 +11,8 @@ namespace {
 /// A reduction over hosts, as its ranks see it.
 struct HostsReduction : ReductionCall {
   explicit HostsReduction(HostsCall& its_call)
-      : ReductionCall(its_call.call(), its_call.group().rank(), its_call.group().size()),
+      : ReductionCall(
+            its_call.call(), its_call.group().rank(), its_call.group().size()),
         c(its_call) {}
   HostsCall& c;
 
@@ -44,8 +45,8 @@ void scatter_small(const HostsReduction& r) {
   r.c.hand_out(give, {r.output(), r.bytes()}, r.bytes());
 }
 
-// Everybody's values come to the leaders with the call, and results from them with their
-// word.
+// Everybody's values come to the leaders with the call, and results from them with
+// their word.
 void reduce_small(const HostsReduction& r) {
   r.c.enter({r.input(), r.input_bytes()});
   if (r.scatter())

@@ -84,8 +84,8 @@ void broadcast_piece(WireSteps& steps, const Piece& piece, int root) {
   const size_t most = steps.tuning().broadcast_bytes;
   const bool in_pieces = piece.bytes > most;
   const int place = (steps.rank() + steps.size() - root) % steps.size();
-  const BroadcastTree tree = in_pieces ? chain_tree(place, steps.size())
-                                       : binomial_tree(place, steps.size());
+  const BroadcastTree tree =
+      in_pieces ? chain_tree(place, steps.size()) : binomial_tree(place, steps.size());
   const auto real = [&](int rank) { return (rank + root) % steps.size(); };
   const size_t step = in_pieces ? most : piece.bytes;
   std::vector<Wire::Transfer> coming;

@@ -39,8 +39,7 @@ std::string Wire::late_text(std::vector<int> waited_for) const {
   for (int& rank : waited_for)
     rank = members()[static_cast<size_t>(rank)];
   std::sort(waited_for.begin(), waited_for.end());
-  waited_for.erase(
-      std::unique(waited_for.begin(), waited_for.end()), waited_for.end());
+  waited_for.erase(std::unique(waited_for.begin(), waited_for.end()), waited_for.end());
   std::string what = "it did not end";
   if (entering_ && !waited_for.empty())
     what = rank_list(waited_for) + " did not come";

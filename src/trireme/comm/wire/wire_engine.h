@@ -29,9 +29,7 @@ class WireEngine : public Engine {
   std::unique_ptr<ReceivePort> open_receive(int from, int tag) override;
   at::Tensor allocate(at::IntArrayRef sizes, const at::TensorOptions& options) override;
   void abort(const std::string& why) noexcept override;
-  void stop(const Failure& failure) noexcept override {
-    steps_.world().stop(failure);
-  }
+  void stop(const Failure& failure) noexcept override { steps_.world().stop(failure); }
   void check() const override { steps_.world().check(); }
   std::shared_ptr<Engine> renew(const Deadline& deadline) override;
 

@@ -30,8 +30,7 @@ class EnteringScope {
 
 }  // namespace
 
-WireSteps::WireSteps(std::shared_ptr<Wire> wire)
-    : WireSteps(wire, every_rank(*wire)) {}
+WireSteps::WireSteps(std::shared_ptr<Wire> wire) : WireSteps(wire, every_rank(*wire)) {}
 
 WireSteps::WireSteps(std::shared_ptr<Wire> wire, std::vector<int> ranks)
     : wire_(std::move(wire)), ranks_(std::move(ranks)), words_(ranks_.size()) {

@@ -4,10 +4,9 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
-#include "mpi_test_world.h"
+#include "../comm/mpi/mpi_test_world.h"
 #include "trireme/comm/collectives.h"
 #include "trireme/comm/init.h"
-#include "trireme/comm/wire/hosts.h"
 #include "trireme/comm/wire/hosts_engine.h"
 #include "trireme/core/error.h"
 #include "trireme/testing/check.h"
@@ -35,7 +34,7 @@ void add_hosts(const std::string& name, const std::vector<int>& sizes) {
              if (!world)
                world = join(sizes);
              try {
-               body(world);
+               body(world.split(0));
              } catch (const std::exception& error) {
                world.abort(error.what());
              }
@@ -77,8 +76,7 @@ TEST(MpiHostsProcs, HaveTheBitsOfOneHost) {
 }
 
 TEST(MpiHostsProcs, WithOneRankAHostNeedNothingButMpi) {
-  const std::vector<int> sizes(
-      static_cast<size_t>(testing::mpi_world().size()), 1);
+  const std::vector<int> sizes(static_cast<size_t>(testing::mpi_world().size()), 1);
   const Group hosts = join(sizes);
   EXPECT_EQ(dynamic_cast<HostsEngine*>(&hosts.engine()), nullptr);
   barrier(hosts);
