@@ -273,6 +273,10 @@ class LocalWire : public Wire {
     op->bytes = bytes;
     op->peer = peer;
     op->sends = sends;
+    if (sends && bytes <= entry_bytes()) {
+      post(peer, {data, bytes});
+      return {};
+    }
     ops_.push_back(op);
     net().start(lane(*op), op);
     return {.first = ops_.size() - 1, .count = 1};

@@ -124,7 +124,8 @@ class Wire {
   };
   /// Transfers run side by side. Those between two ranks arrive in the order in which
   /// they were started; nothing happens for zero bytes. The memory must stay until
-  /// wait() or finish() has returned, or thrown.
+  /// wait() or finish() has returned, or thrown. What is at most entry_bytes() long is
+  /// sent without waiting for its receiver, who may have given up.
   virtual Transfer send(int peer, const std::byte* data, size_t bytes) = 0;
   /// What comes may be shorter than `bytes` if that is at most entry_bytes().
   virtual Transfer receive(int peer, std::byte* data, size_t bytes) = 0;
