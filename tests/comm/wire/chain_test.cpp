@@ -1,6 +1,9 @@
 // Reductions over hosts have the bits of one host, for every dtype, op and size.
+#include <atomic>
 #include <cstring>
+#include <iostream>
 #include <mutex>
+#include <thread>
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
@@ -120,6 +123,36 @@ TEST(ChainRanks, HasTheBitsOfOneHostInLongOnes) {
   expect_same_bits(
       {{at::kBFloat16, ReduceOp::Mean, 1000003}, {at::kFloat, ReduceOp::Sum, 1500007}},
       {2, 2});
+}
+
+// Over links that are slow, all of them are busy all the time: one all_reduce takes
+// what its bytes take over one link, and a little to fill the pipeline, where hosts
+// that waited for one another would take that six times.
+TEST(ChainRanks, ThePipelineOfFourHostsIsFull) {
+  constexpr double kRate = 40e6;
+  constexpr int64_t kCount = 2'000'000;
+  LocalHosts hosts({1, 2, 1, 1}, {.chain_bytes = 128 << 10});
+  hosts.limit(kRate);
+  std::atomic<double> took{0};
+  run_threads(
+      hosts.ranks(),
+      [&](int rank, const Deadline& deadline) { return hosts.join(rank, deadline); },
+      [&](const Group& world) {
+        at::Tensor x = at::ones({kCount});
+        barrier(world);
+        const auto start = std::chrono::steady_clock::now();
+        all_reduce(world, x);
+        barrier(world);
+        if (world.rank() == 0)
+          took = std::chrono::duration<double>(std::chrono::steady_clock::now() - start)
+                     .count();
+        EXPECT_EQ(x[kCount - 1].item<float>(), 5.0F);
+      });
+  const double link = 4.0 * kCount / kRate;
+  RecordProperty("links_worth_of_time", std::to_string(took / link));
+  std::cout << "all_reduce of 8 MB over 4 hosts: " << took * 1e3 << " ms, of which one "
+            << "link takes " << link * 1e3 << " ms" << std::endl;
+  EXPECT_LT(took, 1.8 * link);
 }
 
 TEST(ChainRanks, InAnyOrderIsNearTheSum) {

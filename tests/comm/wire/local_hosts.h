@@ -24,6 +24,8 @@ class LocalHosts {
     }
   }
   int ranks() const { return ranks_; }
+  /// Makes every link as slow as this; for before the ranks join.
+  void limit(double bytes_per_second) { net_.limit(bytes_per_second); }
   std::shared_ptr<Engine> join(int rank, const Deadline& deadline) const {
     auto flat = net_.join(rank, deadline);
     size_t host = 0;

@@ -1,6 +1,7 @@
 // A wire between threads of one process, so that everything above wires is tested with
 // ordinary tests: sends meet receives in a table under one lock.
 #pragma once
+#include <algorithm>
 #include <condition_variable>
 #include <cstring>
 #include <deque>
@@ -10,6 +11,7 @@
 #include <mutex>
 #include <numeric>
 #include <set>
+#include <thread>
 #include <tuple>
 #include <vector>
 
@@ -29,6 +31,7 @@ class LocalNet {
     int peer = 0;  // in the group
     bool sends = false;
     bool done = false;
+    Deadline::Clock::time_point arrives{};  // on a link that takes its time
     std::vector<std::byte> copy;  // of a last word, for which nobody waits
   };
   using OpPointer = std::shared_ptr<Op>;
@@ -46,6 +49,7 @@ class LocalNet {
         throw InternalError("[comm] expected a transfer that fits, got a longer one");
       std::memcpy(to.data, from.data, from.bytes);
       from.done = to.done = true;
+      from.arrives = to.arrives = cross(lane, from.bytes);
       sends.pop_front();
       receives.pop_front();
     }
@@ -58,8 +62,23 @@ class LocalNet {
     std::erase(receives, op);
   }
 
+  /// When so many bytes that leave now have crossed a link, after those before them.
+  Deadline::Clock::time_point cross(const Lane& lane, size_t bytes) {
+    if (bytes_per_second_ <= 0)
+      return {};
+    auto& busy = busy_until_[lane];
+    busy = std::max(busy, Deadline::Clock::now()) +
+           std::chrono::duration_cast<Deadline::Clock::duration>(
+               std::chrono::duration<double>(
+                   static_cast<double>(bytes) / bytes_per_second_));
+    return busy;
+  }
+
   std::mutex mutex_;
   std::condition_variable changed_;
+  /// Of every link, in each direction; zero: without limit.
+  double bytes_per_second_ = 0;
+  std::map<Lane, Deadline::Clock::time_point> busy_until_;
   std::map<Lane, std::pair<std::deque<OpPointer>, std::deque<OpPointer>>> lanes_;
   std::set<std::pair<uint32_t, int>> left_;  // group and member
   std::unique_ptr<Failure> failure_;
@@ -136,11 +155,14 @@ struct LocalNets {
   LocalWorld channels;
   std::mutex mutex;
   std::map<int, std::shared_ptr<LocalNet>> generations;
+  double bytes_per_second = 0;
   std::shared_ptr<LocalNet> generation(int number) {
     std::lock_guard lock(mutex);
     auto& net = generations[number];
-    if (!net)
+    if (!net) {
       net = std::make_shared<LocalNet>();
+      net->bytes_per_second_ = bytes_per_second;
+    }
     return net;
   }
 };
@@ -296,8 +318,12 @@ class LocalWire : public Wire {
     };
     const auto over = [&] { return op.done || net().failure_ || gone() != nullptr; };
     const bool in_time = net().changed_.wait_for(lock, deadline().remaining(), over);
-    if (op.done)
-      return;
+    if (op.done) {
+      const auto arrives = op.arrives;
+      lock.unlock();
+      std::this_thread::sleep_until(arrives);
+      return lock.lock();
+    }
     const LocalNet::Op* left = gone();
     const int member =
         members()[static_cast<size_t>(left != nullptr ? left->peer : op.peer)];
@@ -335,6 +361,8 @@ class LocalWireNet {
  public:
   explicit LocalWireNet(int ranks, const WireTuning& tuning = {})
       : ranks_(ranks), tuning_(tuning), nets_(std::make_shared<LocalNets>(ranks)) {}
+  /// Makes every link as slow as this; for before the ranks join.
+  void limit(double bytes_per_second) { nets_->bytes_per_second = bytes_per_second; }
   std::shared_ptr<WireEngine> join(int rank, const Deadline& deadline) const {
     return std::make_shared<WireEngine>(
         LocalWire::root(nets_, rank, ranks_, tuning_, deadline));
