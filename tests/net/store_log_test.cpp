@@ -8,7 +8,7 @@
 
 #include "refusal.h"
 #include "trireme/net/bytes.h"
-#include "trireme/net/crc32.h"
+#include "trireme/net/checksum.h"
 
 namespace trireme::net {
 namespace {
@@ -87,8 +87,8 @@ TEST(StoreLog, DamageIsNamedWithItsPlace) {
 // A record with good checksums and bad content: written by another program.
 std::string record_of(const std::string& payload, std::uint32_t size) {
   ByteWriter head;
-  head.u32(size).u32(crc32(payload));
-  head.u32(crc32(head.bytes()));
+  head.u32(size).u32(crc32c(payload));
+  head.u32(crc32c(head.bytes()));
   return head.take() + payload;
 }
 

@@ -58,7 +58,8 @@ void check_lengths(const Frame& frame, const Limits& limits) {
   if (frame.header_bytes > header)
     refuse_frame(text("a header of at most ", header, " bytes"), frame.header_bytes);
   if (frame.payload_bytes > (frame.is_data() ? kChunkBytes : 0))
-    refuse_frame(text("a payload of at most ", kChunkBytes, " bytes"), frame.payload_bytes);
+    refuse_frame(
+        text("a payload of at most ", kChunkBytes, " bytes"), frame.payload_bytes);
   if (message && frame.body > limits.body_bytes)
     refuse_frame(text("a body of at most ", limits.body_bytes, " bytes"), frame.body);
   // A message's first frame brings as much of it as one frame can.

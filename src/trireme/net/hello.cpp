@@ -59,7 +59,8 @@ Hello decode_hello(const std::string& bytes) {
   if (hello.limits.small_bytes > (std::size_t{256} << 10))
     throw InvalidArgument(text(
         "[net] expected small messages of at most 256 KiB, got ",
-        hello.limits.small_bytes, " bytes; lower Limits::small_bytes"));
+        hello.limits.small_bytes,
+        " bytes; lower Limits::small_bytes"));
   return hello;
 }
 

@@ -57,9 +57,11 @@ class NodeCore : public std::enable_shared_from_this<NodeCore> {
   void failed(Line& line, const std::string& why, bool damaged);
   void receiver_failed(Line& line, const std::string& why);
   void peer_left(Line& line);
-  void lose(const std::shared_ptr<Session>& session, Ending ending, const std::string& why);
+  void lose(
+      const std::shared_ptr<Session>& session, Ending ending, const std::string& why);
   void start_leaving(const std::shared_ptr<Session>& session);
-  void fell_silent(const std::shared_ptr<Session>& session, Reactor::Clock::time_point heard);
+  void fell_silent(
+      const std::shared_ptr<Session>& session, Reactor::Clock::time_point heard);
 
  private:
   class Listener;

@@ -3,7 +3,7 @@
 #include "trireme/core/error.h"
 #include "trireme/core/escape.h"
 #include "trireme/net/bytes.h"
-#include "trireme/net/crc32.h"
+#include "trireme/net/checksum.h"
 #include "trireme/net/store.h"
 
 namespace trireme::net {
@@ -25,7 +25,7 @@ constexpr std::uint8_t kRecordErase = 2;
 std::string encode_store_stamp(std::uint64_t generation) {
   ByteWriter writer;
   writer.u64(kStampMagic).u32(kStampVersion).u64(generation);
-  writer.u32(crc32(writer.bytes()));
+  writer.u32(crc32c(writer.bytes()));
   return writer.take();
 }
 
@@ -46,7 +46,7 @@ std::uint64_t decode_store_stamp(std::string_view bytes, const std::string& path
         "[net] expected the file of a store at ",
         in_quotes(path),
         ", got another kind of file; give the store a folder of its own"));
-  const bool intact = reader.u32() == crc32(bytes.substr(0, kStoreStampBytes - 4));
+  const bool intact = reader.u32() == crc32c(bytes.substr(0, kStoreStampBytes - 4));
   if (!intact || version != kStampVersion)
     throw InvalidArgument(text(
         "[net] expected a store of version ",
@@ -66,8 +66,8 @@ std::string encode_store_record(std::string_view key, const StoreValue& value) {
     payload.string(*value);
   ByteWriter record;
   record.u32(static_cast<std::uint32_t>(payload.bytes().size()));
-  record.u32(crc32(payload.bytes()));
-  record.u32(crc32(record.bytes()));
+  record.u32(crc32c(payload.bytes()));
+  record.u32(crc32c(record.bytes()));
   return record.take() + payload.bytes();
 }
 
@@ -88,14 +88,14 @@ std::size_t StoreLogParser::take_one(std::string_view bytes, const Take& take) c
   ByteReader head(bytes.substr(0, kRecordHead), "the log of a store");
   const std::size_t size = head.u32();
   const std::uint32_t checksum = head.u32();
-  if (head.u32() != crc32(bytes.substr(0, kRecordHead - 4)))
+  if (head.u32() != crc32c(bytes.substr(0, kRecordHead - 4)))
     refuse("a wrong checksum of its head");
   if (size > kRecordMost)
     refuse("one above the limit");
   if (bytes.size() < kRecordHead + size)
     return 0;
   const std::string_view payload = bytes.substr(kRecordHead, size);
-  if (crc32(payload) != checksum)
+  if (crc32c(payload) != checksum)
     refuse("a wrong checksum");
   ByteReader reader(payload, "the log of a store");
   const std::uint8_t kind = reader.u8();
