@@ -1,8 +1,9 @@
 #include "trireme/net/address.h"
 
-#include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+
+#include <gtest/gtest.h>
 
 #include "trireme/core/error.h"
 #include "trireme/core/scratch_folder.h"
@@ -11,13 +12,30 @@ namespace trireme::net {
 namespace {
 
 TEST(Address, ReadsWhatItWrites) {
-  for (const char* text : {"tcp://node7:29500", "tcp://127.0.0.1:0", "tcp://[::1]:65535", "unix:/tmp/a.sock", "unix:@name"})
+  for (const char* text :
+       {"tcp://node7:29500",
+        "tcp://127.0.0.1:0",
+        "tcp://[::1]:65535",
+        "unix:/tmp/a.sock",
+        "unix:@name"})
     EXPECT_EQ(Address::parse(text).text(), text);
 }
 
 TEST(Address, RefusesAnythingElse) {
-  for (const char* text : {"", "node7", "node7:1", "tcp://", "tcp://:1", "tcp://a", "tcp://a:", "tcp://a:65536",
-                           "tcp://a:-1", "tcp://a:1x", "tcp://::1:5", "unix:", "http://a:1"})
+  for (const char* text :
+       {"",
+        "node7",
+        "node7:1",
+        "tcp://",
+        "tcp://:1",
+        "tcp://a",
+        "tcp://a:",
+        "tcp://a:65536",
+        "tcp://a:-1",
+        "tcp://a:1x",
+        "tcp://::1:5",
+        "unix:",
+        "http://a:1"})
     EXPECT_THROW(Address::parse(text), InvalidArgument) << text;
 }
 
@@ -27,7 +45,8 @@ TEST(Address, KnowsWhatStaysOnThisMachine) {
   EXPECT_TRUE(resolve(Address::tcp("::1", 1)).front().stays_here());
   EXPECT_TRUE(resolve(Address::tcp("::ffff:127.0.0.1", 1)).front().stays_here());
   EXPECT_TRUE(resolve(Address::unix("@x")).front().stays_here());
-  for (const char* host : {"0.0.0.0", "10.0.0.1", "128.0.0.1", "::", "fe80::1", "::ffff:10.0.0.1"})
+  for (const char* host :
+       {"0.0.0.0", "10.0.0.1", "128.0.0.1", "::", "fe80::1", "::ffff:10.0.0.1"})
     EXPECT_FALSE(resolve(Address::tcp(host, 1)).front().stays_here()) << host;
 }
 

@@ -1,9 +1,9 @@
 #include "trireme/net/checksum.h"
 
-#include <gtest/gtest.h>
-
 #include <string_view>
 #include <vector>
+
+#include <gtest/gtest.h>
 
 #include "trireme/core/mix.h"
 
@@ -19,7 +19,7 @@ std::vector<std::byte> numbered(std::size_t size) {
 
 // RFC 3720, B.4.
 TEST(Checksum, KnowsTheVectorsOfItsStandard) {
-  EXPECT_EQ(crc32c(std::as_bytes(std::span(std::string_view("123456789")))), 0xE3069283u);
+  EXPECT_EQ(crc32c(std::string_view("123456789")), 0xE3069283u);
   EXPECT_EQ(crc32c(std::vector<std::byte>(32)), 0x8A9136AAu);
   EXPECT_EQ(crc32c(std::vector<std::byte>(32, std::byte{0xff})), 0x62A8AB43u);
 }

@@ -1,10 +1,10 @@
 #include "trireme/net/connection.h"
 
-#include <gtest/gtest.h>
-#include <sys/socket.h>
-
 #include <algorithm>
+#include <sys/socket.h>
 #include <thread>
+
+#include <gtest/gtest.h>
 
 #include "trireme/net/inbox.h"
 
@@ -14,7 +14,8 @@ namespace {
 struct Pair {
   explicit Pair(int buffer_bytes = 0) {
     int fds[2];
-    EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, fds), 0);
+    EXPECT_EQ(
+        ::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, fds), 0);
     if (buffer_bytes > 0)
       for (const int fd : fds)
         ::setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &buffer_bytes, sizeof(buffer_bytes));
@@ -40,7 +41,9 @@ class QueueSource : public FrameSource {
 class InboxSink : public FrameSink {
  public:
   std::span<std::byte> begin(const Frame& frame, std::string header) override {
-    return inbox.begin(frame, std::move(header), [](const Envelope&, std::size_t) { return std::span<std::byte>(); });
+    return inbox.begin(frame, std::move(header), [](const Envelope&, std::size_t) {
+      return std::span<std::byte>();
+    });
   }
   void end(const Frame&) override {
     if (auto message = inbox.end())
@@ -64,7 +67,8 @@ TEST(Connection, MovesMessagesThroughASmallSocket) {
     OutMessage message{.envelope = {.request = i, .header = std::string(i, 'h')}};
     // Many small pieces, more than one call can gather.
     for (std::size_t at = 0; at < bodies[i].size(); at += 1000)
-      message.body.push_back(std::span(bodies[i]).subspan(at, std::min<std::size_t>(1000, bodies[i].size() - at)));
+      message.body.push_back(std::span(bodies[i]).subspan(
+          at, std::min<std::size_t>(1000, bodies[i].size() - at)));
     source.queue.push(std::move(message));
   }
   for (int turn = 0; turn < 100'000 && sink.messages.size() < bodies.size(); ++turn) {
@@ -75,7 +79,9 @@ TEST(Connection, MovesMessagesThroughASmallSocket) {
   for (const InMessage& message : sink.messages) {
     const std::size_t i = message.envelope.request;
     EXPECT_EQ(message.envelope.header.size(), i);
-    EXPECT_TRUE(std::equal(message.body.begin(), message.body.end(), bodies[i].begin(), bodies[i].end())) << i;
+    EXPECT_TRUE(std::equal(
+        message.body.begin(), message.body.end(), bodies[i].begin(), bodies[i].end()))
+        << i;
   }
   EXPECT_TRUE(pair.left->written());
   EXPECT_TRUE(pair.right->between_frames());

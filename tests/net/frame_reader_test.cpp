@@ -1,9 +1,9 @@
 #include "trireme/net/frame_reader.h"
 
-#include <gtest/gtest.h>
-
 #include <cstring>
 #include <vector>
+
+#include <gtest/gtest.h>
 
 #include "trireme/core/error.h"
 #include "trireme/core/mix.h"
@@ -38,7 +38,7 @@ std::vector<std::byte> wire_bytes(const std::string& header, std::size_t payload
       .body = payload,
       .header_bytes = static_cast<std::uint32_t>(header.size()),
       .payload_bytes = static_cast<std::uint32_t>(payload),
-      .header_check = crc32c(std::as_bytes(std::span(header))),
+      .header_check = crc32c(header),
       .payload_check = crc32c(body)});
   std::vector<std::byte> all(head.begin(), head.end());
   for (const char c : header)
@@ -50,11 +50,19 @@ std::vector<std::byte> wire_bytes(const std::string& header, std::size_t payload
 TEST(FrameReader, FindsFramesHoweverTheirBytesCome) {
   std::vector<std::byte> bytes;
   for (const auto& [header, payload] :
-       {std::pair("", 0), std::pair("one", 0), std::pair("", 70), std::pair("two", 500)}) {
+       {std::pair("", 0),
+        std::pair("one", 0),
+        std::pair("", 70),
+        std::pair("two", 500)}) {
     const auto frame = wire_bytes(header, static_cast<std::size_t>(payload));
     bytes.insert(bytes.end(), frame.begin(), frame.end());
   }
-  for (const std::size_t step : {std::size_t{1}, std::size_t{3}, std::size_t{64}, std::size_t{65}, bytes.size()}) {
+  for (const std::size_t step :
+       {std::size_t{1},
+        std::size_t{3},
+        std::size_t{64},
+        std::size_t{65},
+        bytes.size()}) {
     FrameReader reader({}, true);
     Notes notes;
     for (std::size_t at = 0; at < bytes.size();) {
@@ -114,7 +122,8 @@ TEST(FrameReader, ATruncatedFrameIsNoFrame) {
 }
 
 TEST(FrameReader, WithoutTlsFramesNeedChecksums) {
-  FrameHead head = encode(Frame{.kind = FrameKind::Message, .sequence = 1, .body = 4, .payload_bytes = 4});
+  FrameHead head = encode(
+      Frame{.kind = FrameKind::Message, .sequence = 1, .body = 4, .payload_bytes = 4});
   FrameReader strict({}, true), relaxed({}, false);
   Notes notes;
   EXPECT_THROW(strict.feed(head, notes), InvalidArgument);

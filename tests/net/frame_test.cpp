@@ -1,8 +1,8 @@
 #include "trireme/net/frame.h"
 
-#include <gtest/gtest.h>
-
 #include <functional>
+
+#include <gtest/gtest.h>
 
 #include "trireme/core/error.h"
 #include "trireme/net/checksum.h"
@@ -63,7 +63,8 @@ TEST(Frame, AnotherVersionIsNamed) {
   head[2] = std::byte{9};  // the checksum is not even looked at
   EXPECT_EQ(
       refusal(head),
-      "[net] expected a peer that speaks version 1 of the protocol, got version 9; run the "
+      "[net] expected a peer that speaks version 1 of the protocol, got version 9; run "
+      "the "
       "same release of Trireme on all hosts");
 }
 
@@ -71,16 +72,31 @@ TEST(Frame, LengthsAreCheckedBeforeAnythingIsAllocated) {
   const Limits limits{.header_bytes = 100, .body_bytes = 1000};
   const std::vector<std::pair<const char*, std::function<void(Frame&)>>> cases = {
       {"a header of at most 100", [](Frame& f) { f.header_bytes = 101; }},
-      {"a body of at most 1000", [](Frame& f) { f.body = 1001, f.payload_bytes = 1001; }},
+      {"a body of at most 1000",
+       [](Frame& f) { f.body = 1001, f.payload_bytes = 1001; }},
       {"the first 500", [](Frame& f) { f.body = 500, f.payload_bytes = 499; }},
       {"the first 500", [](Frame& f) { f.body = 500, f.payload_bytes = 501; }},
       {"a payload of at most", [](Frame& f) { f.payload_bytes = kChunkBytes + 1; }},
       {"a sequence number", [](Frame& f) { f.sequence = 0; }},
-      {"some of the body", [](Frame& f) { f.kind = FrameKind::Chunk, f.header_bytes = 0, f.payload_bytes = 0; }},
+      {"some of the body",
+       [](Frame& f) {
+         f.kind = FrameKind::Chunk, f.header_bytes = 0, f.payload_bytes = 0;
+       }},
       {"a header of at most 0", [](Frame& f) { f.kind = FrameKind::Chunk; }},
-      {"a payload of at most", [](Frame& f) { f.kind = FrameKind::Ping, f.header_bytes = 0; f.payload_bytes = 1; }},
-      {"a header of at most 4096", [](Frame& f) { f.kind = FrameKind::Hello, f.sequence = 0, f.header_bytes = 5000, f.payload_bytes = 0; }},
-      {"a sequence number", [](Frame& f) { f.kind = FrameKind::Ack, f.header_bytes = 0, f.payload_bytes = 0; }},
+      {"a payload of at most",
+       [](Frame& f) {
+         f.kind = FrameKind::Ping, f.header_bytes = 0;
+         f.payload_bytes = 1;
+       }},
+      {"a header of at most 4096",
+       [](Frame& f) {
+         f.kind = FrameKind::Hello, f.sequence = 0, f.header_bytes = 5000,
+         f.payload_bytes = 0;
+       }},
+      {"a sequence number",
+       [](Frame& f) {
+         f.kind = FrameKind::Ack, f.header_bytes = 0, f.payload_bytes = 0;
+       }},
   };
   for (const auto& [expected, change] : cases) {
     Frame frame = message_frame();

@@ -9,9 +9,21 @@ namespace {
 
 Hello example() {
   return {
-      .job = "demo", .incarnation = 3, .from = "a", .to = "b", .session = {1, 2}, .resumed = true,
-      .received = 10, .released_small = 20, .released_large = 30,
-      .limits = {.header_bytes = 1, .body_bytes = 2, .small_bytes = 3, .small_window = 4, .large_window = 5}};
+      .job = "demo",
+      .incarnation = 3,
+      .from = "a",
+      .to = "b",
+      .session = {1, 2},
+      .resumed = true,
+      .received = 10,
+      .released_small = 20,
+      .released_large = 30,
+      .limits = {
+          .header_bytes = 1,
+          .body_bytes = 2,
+          .small_bytes = 3,
+          .small_window = 4,
+          .large_window = 5}};
 }
 
 TEST(Hello, ComesBackAsItWas) {

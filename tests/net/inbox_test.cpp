@@ -1,11 +1,11 @@
 #include "trireme/net/inbox.h"
 
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <cstring>
 #include <deque>
 #include <random>
+
+#include <gtest/gtest.h>
 
 #include "trireme/core/error.h"
 #include "trireme/net/send_queue.h"
@@ -13,15 +13,29 @@
 namespace trireme::net {
 namespace {
 
-const Inbox::Place nowhere = [](const Envelope&, std::size_t) { return std::span<std::byte>(); };
+const Inbox::Place nowhere = [](const Envelope&, std::size_t) {
+  return std::span<std::byte>();
+};
 
 Frame message_of(std::uint64_t sequence, std::uint64_t body) {
   return {
-      .kind = FrameKind::Message, .sequence = sequence, .body = body,
-      .payload_bytes = static_cast<std::uint32_t>(std::min<std::uint64_t>(body, kChunkBytes))};
+      .kind = FrameKind::Message,
+      .sequence = sequence,
+      .body = body,
+      .payload_bytes =
+          static_cast<std::uint32_t>(std::min<std::uint64_t>(body, kChunkBytes))};
 }
-Frame chunk_of(std::uint64_t sequence, std::uint64_t first, std::uint64_t offset, std::uint32_t bytes) {
-  return {.kind = FrameKind::Chunk, .sequence = sequence, .id = first, .body = offset, .payload_bytes = bytes};
+Frame chunk_of(
+    std::uint64_t sequence,
+    std::uint64_t first,
+    std::uint64_t offset,
+    std::uint32_t bytes) {
+  return {
+      .kind = FrameKind::Chunk,
+      .sequence = sequence,
+      .id = first,
+      .body = offset,
+      .payload_bytes = bytes};
 }
 
 TEST(Inbox, PutsALargeMessageTogether) {
@@ -36,7 +50,10 @@ TEST(Inbox, PutsALargeMessageTogether) {
   const auto small = inbox.end();
   ASSERT_TRUE(small);
   EXPECT_EQ(small->envelope.header, "small");
-  EXPECT_EQ(inbox.begin(chunk_of(3, 1, kChunkBytes, 300'000 - kChunkBytes), "", nowhere).size(), 300'000 - kChunkBytes);
+  EXPECT_EQ(
+      inbox.begin(chunk_of(3, 1, kChunkBytes, 300'000 - kChunkBytes), "", nowhere)
+          .size(),
+      300'000 - kChunkBytes);
   const auto large = inbox.end();
   ASSERT_TRUE(large);
   EXPECT_EQ(large->body.size(), 300'000u);
@@ -53,13 +70,13 @@ TEST(Inbox, WhatCannotComeIsRefused) {
       inbox.begin(frame, "", nowhere), inbox.end();
     EXPECT_THROW(inbox.begin(bad, "", nowhere), InvalidArgument);
   };
-  refused({}, message_of(2, 10));                                 // a gap
-  refused({}, chunk_of(1, 1, 0, 10));                             // no beginning
-  refused({message_of(1, 300'000)}, message_of(2, 300'000));      // two large at once
+  refused({}, message_of(2, 10));                             // a gap
+  refused({}, chunk_of(1, 1, 0, 10));                         // no beginning
+  refused({message_of(1, 300'000)}, message_of(2, 300'000));  // two large at once
   refused({message_of(1, 300'000)}, chunk_of(2, 7, kChunkBytes, 10));
-  refused({message_of(1, 300'000)}, chunk_of(2, 1, 0, 10));       // the wrong part
+  refused({message_of(1, 300'000)}, chunk_of(2, 1, 0, 10));  // the wrong part
   refused({message_of(1, 300'000)}, chunk_of(2, 1, kChunkBytes, 100'000));  // too much
-  refused({message_of(1, 1000)}, message_of(2, 1000));            // above the window
+  refused({message_of(1, 1000)}, message_of(2, 1000));  // above the window
   refused({message_of(1, 100'000)}, message_of(2, 350'000));
 }
 
@@ -77,7 +94,9 @@ TEST(Inbox, AFirstFrameThatWasCutOffKeepsItsPlace) {
   Inbox inbox({}, pool);
   std::vector<std::byte> memory(1000);
   int asked = 0;
-  const Inbox::Place place = [&](const Envelope&, std::size_t) { return ++asked, std::span(memory); };
+  const Inbox::Place place = [&](const Envelope&, std::size_t) {
+    return ++asked, std::span(memory);
+  };
   inbox.begin(message_of(1, 1000), "", place);
   inbox.forget_frame();
   EXPECT_EQ(inbox.begin(message_of(1, 1000), "", place).data(), memory.data());
@@ -90,14 +109,19 @@ TEST(Inbox, APlaceOfTheWrongSizeIsRefused) {
   Inbox inbox({}, pool);
   std::vector<std::byte> memory(10);
   EXPECT_THROW(
-      inbox.begin(message_of(1, 1000), "", [&](const Envelope&, std::size_t) { return std::span(memory); }),
+      inbox.begin(
+          message_of(1, 1000),
+          "",
+          [&](const Envelope&, std::size_t) { return std::span(memory); }),
       InvalidArgument);
 }
 
 /// A queue and an inbox with a wire between them that breaks where it likes.
 class BrokenWire {
  public:
-  explicit BrokenWire(unsigned seed) : random_(seed), inbox_(limits_, pool_) { queue_.open(limits_, false); }
+  explicit BrokenWire(unsigned seed) : random_(seed), inbox_(limits_, pool_) {
+    queue_.open(limits_, false);
+  }
 
   void run(std::uint64_t messages) {
     for (int turn = 0; turn < 100'000 && received_.size() < messages; ++turn) {
@@ -144,8 +168,10 @@ class BrokenWire {
     if (auto message = inbox_.end()) {
       const std::uint64_t request = message->envelope.request;
       EXPECT_EQ(message->body.size(), size_of(request));
-      EXPECT_TRUE(std::all_of(message->body.begin(), message->body.end(),
-                              [&](std::byte b) { return b == static_cast<std::byte>(request); }));
+      EXPECT_TRUE(
+          std::all_of(message->body.begin(), message->body.end(), [&](std::byte b) {
+            return b == static_cast<std::byte>(request);
+          }));
       received_.push_back(request);
       held_.push_back(inbox_.last_cost());
     }

@@ -1,8 +1,9 @@
 // A peer that was written by hand, to say what no node would.
 #include "trireme/net/line.h"
 
-#include <gtest/gtest.h>
 #include <sys/socket.h>
+
+#include <gtest/gtest.h>
 
 #include "trireme/core/log.h"
 #include "trireme/net/checksum.h"
@@ -18,25 +19,36 @@ class HandMade {
  public:
   explicit HandMade(const Address& address) {
     const Endpoint endpoint = resolve(address).front();
-    EXPECT_EQ(::connect(socket_.get(), reinterpret_cast<const sockaddr*>(&endpoint.storage), endpoint.length), 0);
+    EXPECT_EQ(
+        ::connect(
+            socket_.get(),
+            reinterpret_cast<const sockaddr*>(&endpoint.storage),
+            endpoint.length),
+        0);
     const timeval limit{.tv_sec = 5, .tv_usec = 0};
     ::setsockopt(socket_.get(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
   }
-  void say(Frame frame, const std::string& header = "", const std::string& payload = "") {
+  void say(
+      Frame frame, const std::string& header = "", const std::string& payload = "") {
     frame.checked = true;
     frame.header_bytes = static_cast<std::uint32_t>(header.size());
     frame.payload_bytes = static_cast<std::uint32_t>(payload.size());
-    frame.header_check = crc32c(std::as_bytes(std::span(header)));
-    frame.payload_check = crc32c(std::as_bytes(std::span(payload)));
+    frame.header_check = crc32c(header);
+    frame.payload_check = crc32c(payload);
     const FrameHead head = encode(frame);
     raw({reinterpret_cast<const char*>(head.data()), head.size()});
     raw(header + payload);
   }
-  void raw(const std::string& bytes) { ::send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL); }
-  static Hello greeting() {
-    return {.job = "test", .from = "hand", .to = "server", .session = {7, 7}, .limits = {}};
+  void raw(const std::string& bytes) {
+    ::send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
   }
-  void greet(const Hello& hello = greeting()) { say({.kind = FrameKind::Hello}, encode(hello)); }
+  static Hello greeting() {
+    return {
+        .job = "test", .from = "hand", .to = "server", .session = {7, 7}, .limits = {}};
+  }
+  void greet(const Hello& hello = greeting()) {
+    say({.kind = FrameKind::Hello}, encode(hello));
+  }
   /// The kind of the next frame, and its header; 0 when the connection was closed.
   int hear(std::string* header = nullptr) {
     FrameHead head;
@@ -60,7 +72,8 @@ class HandMade {
 
  private:
   bool read(void* into, std::size_t bytes) {
-    return bytes == 0 || ::recv(socket_.get(), into, bytes, MSG_WAITALL) == static_cast<ssize_t>(bytes);
+    return bytes == 0 || ::recv(socket_.get(), into, bytes, MSG_WAITALL) ==
+                             static_cast<ssize_t>(bytes);
   }
   FileDescriptor socket_{::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
 };
@@ -116,17 +129,26 @@ TEST_F(LineTest, WhatNoPeerSendsEndsTheConnection) {
   };
   const std::string kilobytes(3000, 'x');
   EXPECT_TRUE(closes([](HandMade& hand) { hand.greet(); }));
-  EXPECT_TRUE(closes([](HandMade& hand) { hand.say({.kind = FrameKind::Ping, .ack = 5}); }));
-  EXPECT_TRUE(closes([](HandMade& hand) { hand.say({.kind = FrameKind::Ack, .id = 1}); }));
-  EXPECT_TRUE(closes([](HandMade& hand) { hand.say({.kind = FrameKind::Message, .sequence = 2}); }));
-  EXPECT_TRUE(closes([](HandMade& hand) { hand.say({.kind = FrameKind::Chunk, .sequence = 1, .id = 1}, "", "x"); }));
+  EXPECT_TRUE(
+      closes([](HandMade& hand) { hand.say({.kind = FrameKind::Ping, .ack = 5}); }));
+  EXPECT_TRUE(
+      closes([](HandMade& hand) { hand.say({.kind = FrameKind::Ack, .id = 1}); }));
+  EXPECT_TRUE(closes(
+      [](HandMade& hand) { hand.say({.kind = FrameKind::Message, .sequence = 2}); }));
   EXPECT_TRUE(closes([](HandMade& hand) {
-    hand.say({.kind = FrameKind::Message, .sequence = 1, .body = std::uint64_t{1} << 60});
+    hand.say({.kind = FrameKind::Chunk, .sequence = 1, .id = 1}, "", "x");
+  }));
+  EXPECT_TRUE(closes([](HandMade& hand) {
+    hand.say(
+        {.kind = FrameKind::Message, .sequence = 1, .body = std::uint64_t{1} << 60});
   }));
   // More than its window: the recorder keeps what it gets.
   EXPECT_TRUE(closes([&](HandMade& hand) {
     for (std::uint64_t i = 1; i <= 2; ++i)
-      hand.say({.kind = FrameKind::Message, .sequence = i, .body = kilobytes.size()}, "n", kilobytes);
+      hand.say(
+          {.kind = FrameKind::Message, .sequence = i, .body = kilobytes.size()},
+          "n",
+          kilobytes);
   }));
 }
 

@@ -2,13 +2,13 @@
 #include "trireme/net/node_core.h"
 
 #include <fcntl.h>
-#include <gtest/gtest.h>
+#include <fstream>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <thread>
 #include <unistd.h>
 
-#include <fstream>
-#include <thread>
+#include <gtest/gtest.h>
 
 #include "trireme/core/log.h"
 #include "two_nodes.h"
@@ -21,7 +21,10 @@ using namespace std::chrono_literals;
 FileDescriptor dial(const Address& address) {
   const Endpoint endpoint = resolve(address).front();
   FileDescriptor socket(::socket(endpoint.family(), SOCK_STREAM | SOCK_CLOEXEC, 0));
-  if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&endpoint.storage), endpoint.length) != 0)
+  if (::connect(
+          socket.get(),
+          reinterpret_cast<const sockaddr*>(&endpoint.storage),
+          endpoint.length) != 0)
     return FileDescriptor();
   return socket;
 }
@@ -98,7 +101,9 @@ TEST_P(NodeCoreTest, ADripOfBytesDoesNotKeepAHandshakeOpen) {
   const auto start = std::chrono::steady_clock::now();
   std::thread drip([fd = socket.get()] {
     // The first bytes of a greeting, and of a TLS record: either may go on like this.
-    for (int i = 0; i < 100 && ::send(fd, i == 0 ? "\x16" : "\x03", 1, MSG_NOSIGNAL) == 1; ++i)
+    for (int i = 0;
+         i < 100 && ::send(fd, i == 0 ? "\x16" : "\x03", 1, MSG_NOSIGNAL) == 1;
+         ++i)
       std::this_thread::sleep_for(50ms);
   });
   EXPECT_TRUE(is_closed_within(socket.get(), 5s));
@@ -108,7 +113,10 @@ TEST_P(NodeCoreTest, ADripOfBytesDoesNotKeepAHandshakeOpen) {
 }
 
 TEST_P(NodeCoreTest, GarbageIsTurnedAwayWithOneLine) {
-  for (const std::string& garbage : {std::string("GET / HTTP/1.0\r\n\r\n"), std::string(5000, 'x'), std::string(64, '\0')}) {
+  for (const std::string& garbage :
+       {std::string("GET / HTTP/1.0\r\n\r\n"),
+        std::string(5000, 'x'),
+        std::string(64, '\0')}) {
     const FileDescriptor socket = dial(address());
     ::send(socket.get(), garbage.data(), garbage.size(), MSG_NOSIGNAL);
     EXPECT_TRUE(is_closed_within(socket.get(), 5s));
@@ -116,7 +124,10 @@ TEST_P(NodeCoreTest, GarbageIsTurnedAwayWithOneLine) {
   expect_work();
   const std::lock_guard lock(mutex_);
   ASSERT_GE(lines_.size(), 1u);
-  EXPECT_NE(lines_[0].find("turned away a connection from tcp://127.0.0.1"), std::string::npos) << lines_[0];
+  EXPECT_NE(
+      lines_[0].find("turned away a connection from tcp://127.0.0.1"),
+      std::string::npos)
+      << lines_[0];
 }
 
 INSTANTIATE_TEST_SUITE_P(Ways, NodeCoreTest, ::testing::Bool(), [](const auto& way) {

@@ -1,10 +1,10 @@
 #include "trireme/net/node.h"
 
-#include <gtest/gtest.h>
-#include <sys/socket.h>
-
 #include <future>
+#include <sys/socket.h>
 #include <thread>
+
+#include <gtest/gtest.h>
 
 #include "relay.h"
 #include "trireme/core/error.h"
@@ -33,7 +33,8 @@ class NodeTest : public ::testing::TestWithParam<std::tuple<std::string, bool>> 
  protected:
   static Security security() {
     static const JobKey key = JobKey::random();
-    return std::get<1>(GetParam()) ? Security::job_key(key) : Security::insecure_loopback();
+    return std::get<1>(GetParam()) ? Security::job_key(key)
+                                   : Security::insecure_loopback();
   }
   TwoNodes nodes_{security(), {}, address_of(std::get<0>(GetParam()))};
 };
@@ -81,7 +82,8 @@ TEST_P(NodeTest, ManyThreadsMaySend) {
     });
   for (std::thread& thread : threads)
     thread.join();
-  // Messages keep their allowance as long as they lie here: the windows are large enough.
+  // Messages keep their allowance as long as they lie here: the windows are large
+  // enough.
   ASSERT_TRUE(nodes_.at_server.wait_messages(800));
   std::vector<std::uint64_t> next(4);
   for (const InMessage& message : nodes_.at_server.messages) {
@@ -118,10 +120,11 @@ TEST_P(NodeTest, ANodeThatGoesSaysGoodbyeToAll) {
 
 TEST_P(NodeTest, BodiesGoStraightToTheirPlace) {
   std::vector<std::byte> memory(1'000'000);
-  nodes_.at_server.on_place = [&](const Peer&, const Envelope& envelope, std::size_t bytes) {
-    EXPECT_EQ(envelope.request, 3u);
-    return std::span(memory).first(bytes);
-  };
+  nodes_.at_server.on_place =
+      [&](const Peer&, const Envelope& envelope, std::size_t bytes) {
+        EXPECT_EQ(envelope.request, 3u);
+        return std::span(memory).first(bytes);
+      };
   nodes_.connect().send(numbered_message(3, 900'000));
   ASSERT_TRUE(nodes_.at_server.wait_messages(1));
   EXPECT_EQ(nodes_.at_server.messages[0].body.data(), memory.data());
@@ -131,10 +134,13 @@ TEST_P(NodeTest, BodiesGoStraightToTheirPlace) {
 INSTANTIATE_TEST_SUITE_P(
     Ways,
     NodeTest,
-    ::testing::Combine(::testing::Values("127.0.0.1", "::1", "unix"), ::testing::Bool()),
+    ::testing::Combine(
+        ::testing::Values("127.0.0.1", "::1", "unix"), ::testing::Bool()),
     [](const auto& way) {
       const std::string where = std::get<0>(way.param);
-      return (where == "unix" ? "Unix" : where == "::1" ? "Tcp6" : "Tcp4") +
+      return (where == "unix"  ? "Unix"
+              : where == "::1" ? "Tcp6"
+                               : "Tcp4") +
              std::string(std::get<1>(way.param) ? "Tls" : "Plain");
     });
 
@@ -182,9 +188,12 @@ TEST(Node, SmallMessagesOvertakeALargeOne) {
 
 TEST(Node, WhatTheReceiverThrowsEndsTheSession) {
   TwoNodes nodes;
-  nodes.at_server.on_message = [](const Peer&, InMessage) { throw std::runtime_error("no taste for it"); };
+  nodes.at_server.on_message = [](const Peer&, InMessage) {
+    throw std::runtime_error("no taste for it");
+  };
   std::vector<std::string> lines;
-  const auto scope = set_log_sink([&](std::string_view line) { lines.emplace_back(line); });
+  const auto scope =
+      set_log_sink([&](std::string_view line) { lines.emplace_back(line); });
   nodes.connect().send(numbered_message(1, 10));
   ASSERT_TRUE(nodes.at_server.wait_losses(1));
   EXPECT_EQ(nodes.at_server.losses[0].why, "no taste for it");
@@ -192,12 +201,16 @@ TEST(Node, WhatTheReceiverThrowsEndsTheSession) {
   nodes.server.reset();
   nodes.client.reset();
   ASSERT_GE(lines.size(), 1u);
-  EXPECT_NE(lines[0].find("because its receiver threw: no taste for it"), std::string::npos) << lines[0];
+  EXPECT_NE(
+      lines[0].find("because its receiver threw: no taste for it"), std::string::npos)
+      << lines[0];
 }
 
 TEST(Node, NobodyThereIsATimeoutThatSaysSo) {
   Recorder recorder;
-  Node node({.name = "client", .job = "test", .security = Security::insecure_loopback()}, recorder);
+  Node node(
+      {.name = "client", .job = "test", .security = Security::insecure_loopback()},
+      recorder);
   Address nobody;
   {
     const auto socket = listen_at(resolve(Address::tcp("127.0.0.1", 0)).front(), 1);
@@ -208,7 +221,8 @@ TEST(Node, NobodyThereIsATimeoutThatSaysSo) {
     FAIL();
   } catch (const TimeoutError& error) {
     const std::string what = error.what();
-    EXPECT_NE(what.find("within 100 ms, got Connection refused"), std::string::npos) << what;
+    EXPECT_NE(what.find("within 100 ms, got Connection refused"), std::string::npos)
+        << what;
   }
 }
 
@@ -230,15 +244,20 @@ TEST(Node, WaitsForANodeThatComesLater) {
 }
 
 /// What the server answers to a client that differs in something.
-std::string answer_to(const TwoNodes::Change& change, const TwoNodes::Change& server_change = {}) {
+std::string answer_to(
+    const TwoNodes::Change& change, const TwoNodes::Change& server_change = {}) {
   TwoNodes nodes(Security::insecure_loopback(), server_change);
   const auto scope = set_log_sink([](std::string_view) {});
   Recorder recorder;
-  NodeOptions options{.name = "client", .job = "test", .security = Security::insecure_loopback()};
+  NodeOptions options{
+      .name = "client", .job = "test", .security = Security::insecure_loopback()};
   change(options);
   Node other(options, recorder);
   try {
-    other.connect(options.name == "lost" ? "elsewhere" : "server", nodes.server->addresses()[0], soon());
+    other.connect(
+        options.name == "lost" ? "elsewhere" : "server",
+        nodes.server->addresses()[0],
+        soon());
   } catch (const TimeoutError&) {
     return "timeout";
   } catch (const Error& error) {
@@ -249,24 +268,38 @@ std::string answer_to(const TwoNodes::Change& change, const TwoNodes::Change& se
 
 TEST(Node, StrangersAreRefusedWithAReason) {
   EXPECT_EQ(answer_to([](NodeOptions&) {}), "");
-  EXPECT_NE(answer_to([](NodeOptions& o) { o.job = "other"; }).find("job \"other\""), std::string::npos);
-  EXPECT_NE(answer_to([](NodeOptions& o) { o.incarnation = 4; }).find("a start that is over"), std::string::npos);
-  EXPECT_NE(answer_to([](NodeOptions& o) { o.name = "lost"; }).find("looks for \"elsewhere\""), std::string::npos);
+  EXPECT_NE(
+      answer_to([](NodeOptions& o) { o.job = "other"; }).find("job \"other\""),
+      std::string::npos);
+  EXPECT_NE(
+      answer_to([](NodeOptions& o) { o.incarnation = 4; }).find("a start that is over"),
+      std::string::npos);
+  EXPECT_NE(
+      answer_to([](NodeOptions& o) {
+        o.name = "lost";
+      }).find("looks for \"elsewhere\""),
+      std::string::npos);
   const auto roster = [](NodeOptions& o) { o.roster = {"client", "friend"}; };
   EXPECT_EQ(answer_to([](NodeOptions&) {}, roster), "");
-  EXPECT_NE(answer_to([](NodeOptions& o) { o.name = "foe"; }, roster).find("on the roster"), std::string::npos);
   EXPECT_NE(
-      answer_to([](NodeOptions& o) { o.security = Security::job_key(JobKey::random()); }), "");
+      answer_to([](NodeOptions& o) { o.name = "foe"; }, roster).find("on the roster"),
+      std::string::npos);
+  EXPECT_NE(
+      answer_to(
+          [](NodeOptions& o) { o.security = Security::job_key(JobKey::random()); }),
+      "");
 }
 
 TEST(Node, PlainBytesNeverLeaveTheMachine) {
   Recorder recorder;
-  NodeOptions options{.name = "n", .job = "j", .security = Security::insecure_loopback()};
+  NodeOptions options{
+      .name = "n", .job = "j", .security = Security::insecure_loopback()};
   options.listen = {Address::tcp("0.0.0.0", 0)};
   EXPECT_THROW(Node(options, recorder), InvalidArgument);
   options.listen.clear();
   Node node(options, recorder);
-  EXPECT_THROW(node.connect("x", Address::tcp("192.0.2.1", 9), soon()), InvalidArgument);
+  EXPECT_THROW(
+      node.connect("x", Address::tcp("192.0.2.1", 9), soon()), InvalidArgument);
   NodeOptions none{.name = "n", .job = "j", .listen = {Address::tcp("127.0.0.1", 0)}};
   EXPECT_THROW(Node(none, recorder), InvalidArgument);
 }

@@ -1,11 +1,11 @@
 #include "trireme/net/reactor.h"
 
-#include <gtest/gtest.h>
+#include <algorithm>
+#include <future>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <future>
+#include <gtest/gtest.h>
 
 namespace trireme::net {
 namespace {

@@ -1,13 +1,12 @@
 // A wire in the middle that can be cut, held, or made to lie.
 #pragma once
-#include <poll.h>
-#include <sys/socket.h>
-#include <unistd.h>
-
 #include <atomic>
 #include <list>
 #include <memory>
+#include <poll.h>
+#include <sys/socket.h>
 #include <thread>
+#include <unistd.h>
 #include <vector>
 
 #include "trireme/net/address.h"
@@ -44,7 +43,8 @@ class Relay {
     FileDescriptor from, to;
     std::int64_t passed = 0;
   };
-  static bool pass(int from, int to, std::size_t step, std::int64_t flip, std::int64_t& passed) {
+  static bool pass(
+      int from, int to, std::size_t step, std::int64_t flip, std::int64_t& passed) {
     std::vector<char> bytes(step);
     const auto count = ::recv(from, bytes.data(), bytes.size(), MSG_DONTWAIT);
     if (count == 0 || (count < 0 && errno != EAGAIN))
@@ -55,7 +55,8 @@ class Relay {
       bytes[static_cast<std::size_t>(flip - passed)] ^= 4;
     passed += count;
     for (std::size_t at = 0; at < static_cast<std::size_t>(count);) {
-      const auto sent = ::send(to, bytes.data() + at, static_cast<std::size_t>(count) - at, MSG_NOSIGNAL);
+      const auto sent = ::send(
+          to, bytes.data() + at, static_cast<std::size_t>(count) - at, MSG_NOSIGNAL);
       if (sent <= 0)
         return false;
       at += static_cast<std::size_t>(sent);
@@ -67,7 +68,10 @@ class Relay {
     if (from.get() < 0 || refused_)
       return;
     FileDescriptor to(::socket(target_.family(), SOCK_STREAM | SOCK_CLOEXEC, 0));
-    if (::connect(to.get(), reinterpret_cast<const sockaddr*>(&target_.storage), target_.length) != 0)
+    if (::connect(
+            to.get(),
+            reinterpret_cast<const sockaddr*>(&target_.storage),
+            target_.length) != 0)
       return;
     ++connections_;
     pipes_.push_back({std::move(from), std::move(to)});
@@ -85,8 +89,9 @@ class Relay {
         pipes_.clear();
       pipes_.remove_if([this](Pipe& pipe) {
         std::int64_t ignored = 0;
-        return !held_ && (!pass(pipe.from.get(), pipe.to.get(), step_, flip_at_, pipe.passed) ||
-                          !pass(pipe.to.get(), pipe.from.get(), step_, -1, ignored));
+        return !held_ &&
+               (!pass(pipe.from.get(), pipe.to.get(), step_, flip_at_, pipe.passed) ||
+                !pass(pipe.to.get(), pipe.from.get(), step_, -1, ignored));
       });
       if ((fds[0].revents & POLLIN) != 0)
         accept();

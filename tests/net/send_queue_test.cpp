@@ -1,8 +1,8 @@
 #include "trireme/net/send_queue.h"
 
-#include <gtest/gtest.h>
-
 #include <algorithm>
+
+#include <gtest/gtest.h>
 
 #include "trireme/core/error.h"
 
@@ -20,13 +20,15 @@ class SendQueueTest : public ::testing::Test {
   void push(std::uint64_t request, std::size_t body) {
     memory_.push_back(zeros(body));
     OutMessage message{
-        .envelope = {.request = request},
-        .done = [this, request](bool arrived) { (arrived ? arrived_ : lost_).push_back(request); }};
+        .envelope = {.request = request}, .done = [this, request](bool arrived) {
+          (arrived ? arrived_ : lost_).push_back(request);
+        }};
     if (body > 0)
       message.body.push_back(memory_.back());
     queue_.push(std::move(message));
   }
-  /// The next frame as "M7" (of request 7) or "C3@262144" (of the message from frame 3).
+  /// The next frame as "M7" (of request 7) or "C3@262144" (of the message from frame
+  /// 3).
   std::string next() {
     OutFrame out;
     if (!queue_.next(out))

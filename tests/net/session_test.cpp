@@ -1,12 +1,12 @@
 // Sessions over connections that break, stall and lie.
 #include "trireme/net/session.h"
 
-#include <gtest/gtest.h>
+#include <future>
 #include <sys/wait.h>
+#include <thread>
 #include <unistd.h>
 
-#include <future>
-#include <thread>
+#include <gtest/gtest.h>
 
 #include "relay.h"
 #include "trireme/core/error.h"
@@ -98,7 +98,9 @@ TEST_P(SessionTest, ALongSilenceIsALoss) {
   EXPECT_LT(waited, 4s);  // two seconds, and a slow machine
   EXPECT_EQ(nodes_.at_client.losses[0].ending, Ending::Lost);
   EXPECT_EQ(nodes_.at_server.losses[0].ending, Ending::Lost);
-  EXPECT_NE(nodes_.at_server.losses[0].why.find("nothing was heard of client"), std::string::npos);
+  EXPECT_NE(
+      nodes_.at_server.losses[0].why.find("nothing was heard of client"),
+      std::string::npos);
 }
 
 TEST_P(SessionTest, ALossIsToldToThoseWhoseMessagesAreUnderWay) {
@@ -114,22 +116,28 @@ TEST_P(SessionTest, ALossIsToldToThoseWhoseMessagesAreUnderWay) {
   EXPECT_EQ(server.queued_bytes(), 0u);
 }
 
-// One bit, at every place of the first kilobyte and at some of the rest: the greeting, heads,
-// headers and bodies. The session heals or ends; nothing wrong arrives.
+// One bit, at every place of the first kilobyte and at some of the rest: the greeting,
+// heads, headers and bodies. The session heals or ends; nothing wrong arrives.
 TEST_P(SessionTest, NoFlippedBitArrives) {
   for (std::int64_t at = 0; at < 6000; at += at < 1200 ? 41 : 977) {
     Relay relay(nodes_.server->addresses().front());
     relay.flip(at);
     Recorder recorder;
     Node client(
-        {.name = "client", .job = "test", .security = security(), .heartbeat = 1s, .reconnect = 300ms, .handshake = 300ms},
+        {.name = "client",
+         .job = "test",
+         .security = security(),
+         .heartbeat = 1s,
+         .reconnect = 300ms,
+         .handshake = 300ms},
         recorder);
     nodes_.at_server.on_message = [](const Peer&, InMessage message) {
       EXPECT_TRUE(message.body.empty() || is_numbered(message));
       EXPECT_TRUE(message.envelope.header == "n");
     };
     try {
-      const Peer server = client.connect("server", relay.address(), Deadline::after(1s));
+      const Peer server =
+          client.connect("server", relay.address(), Deadline::after(1s));
       relay.flip(-1 + (at >= 1200 ? at + 1 : 0));
       for (std::uint64_t i = 0; i < 3; ++i)
         server.send(numbered_message(i, 1500));
@@ -151,7 +159,9 @@ TEST(SessionProcs, APeerThatIsKilledIsLostWithinTwoSeconds) {
   if (child == 0) {
     // Threads do not come along; this process makes its own node.
     Recorder recorder;
-    Node node({.name = "child", .job = "test", .security = Security::insecure_loopback()}, recorder);
+    Node node(
+        {.name = "child", .job = "test", .security = Security::insecure_loopback()},
+        recorder);
     node.connect("server", address, soon());
     [[maybe_unused]] const auto written = ::write(ready[1], "x", 1);
     ::pause();

@@ -1,12 +1,12 @@
 // Two nodes in one process, and what they have received.
 #pragma once
-#include <gtest/gtest.h>
-
 #include <condition_variable>
 #include <deque>
 #include <memory>
 #include <mutex>
 #include <optional>
+
+#include <gtest/gtest.h>
 
 #include "trireme/net/node.h"
 
@@ -20,8 +20,11 @@ class Recorder : public Receiver {
     Ending ending;
     std::string why;
   };
-  void joined(const Peer& peer) override { note([&] { peers.push_back(peer); }); }
-  std::span<std::byte> place(const Peer& peer, const Envelope& envelope, std::size_t bytes) override {
+  void joined(const Peer& peer) override {
+    note([&] { peers.push_back(peer); });
+  }
+  std::span<std::byte> place(
+      const Peer& peer, const Envelope& envelope, std::size_t bytes) override {
     return on_place ? on_place(peer, envelope, bytes) : std::span<std::byte>();
   }
   void received(const Peer& peer, InMessage message) override {
@@ -35,7 +38,9 @@ class Recorder : public Receiver {
 
   /// Whether it comes true soon enough.
   template <class Condition>
-  bool wait(const Condition& condition, std::chrono::milliseconds time = std::chrono::seconds(20)) {
+  bool wait(
+      const Condition& condition,
+      std::chrono::milliseconds time = std::chrono::seconds(20)) {
     std::unique_lock lock(mutex);
     return changed.wait_for(lock, time, condition);
   }
@@ -52,7 +57,8 @@ class Recorder : public Receiver {
   }
 
   std::function<void(const Peer&, InMessage)> on_message;
-  std::function<std::span<std::byte>(const Peer&, const Envelope&, std::size_t)> on_place;
+  std::function<std::span<std::byte>(const Peer&, const Envelope&, std::size_t)>
+      on_place;
   std::mutex mutex;
   std::condition_variable changed;
   std::vector<Peer> peers;
@@ -88,7 +94,9 @@ struct TwoNodes {
     options.listen = {std::move(address)};
     server.emplace(options, at_server);
   }
-  Peer connect() { return client->connect("server", server->addresses().front(), soon()); }
+  Peer connect() {
+    return client->connect("server", server->addresses().front(), soon());
+  }
 
   Recorder at_client, at_server;
   std::optional<Node> client, server;
@@ -99,7 +107,8 @@ inline OutMessage numbered_message(std::uint64_t request, std::size_t bytes) {
   auto body = std::make_shared<std::vector<std::byte>>(bytes);
   for (std::size_t i = 0; i < bytes; ++i)
     (*body)[i] = static_cast<std::byte>(i * 31 + request);
-  OutMessage message{.envelope = {.type = 5, .request = request, .header = "n"}, .keep = body};
+  OutMessage message{
+      .envelope = {.type = 5, .request = request, .header = "n"}, .keep = body};
   message.body.push_back(*body);
   return message;
 }

@@ -1,15 +1,14 @@
 #include "trireme/net/address.h"
 
 #include <arpa/inet.h>
+#include <cerrno>
+#include <cstddef>
+#include <cstring>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
-
-#include <cerrno>
-#include <cstddef>
-#include <cstring>
 
 #include "trireme/core/error.h"
 #include "trireme/core/escape.h"
@@ -21,7 +20,8 @@ namespace {
 [[noreturn]] void refuse_address(std::string_view text_of_it) {
   throw InvalidArgument(text(
       "[net] expected an address as tcp://host:port or unix:/path, got ",
-      in_quotes(text_of_it), "; write a port from 0 to 65535, and [ ] around an IPv6 number"));
+      in_quotes(text_of_it),
+      "; write a port from 0 to 65535, and [ ] around an IPv6 number"));
 }
 
 Endpoint unix_endpoint(const std::string& path) {
@@ -30,10 +30,14 @@ Endpoint unix_endpoint(const std::string& path) {
   name.sun_family = AF_UNIX;
   if (path.empty() || path.size() >= sizeof(name.sun_path))
     throw InvalidArgument(text(
-        "[net] expected a Unix socket's path of 1 to ", sizeof(name.sun_path) - 1,
-        " bytes, got ", path.size(), "; choose a shorter folder"));
+        "[net] expected a Unix socket's path of 1 to ",
+        sizeof(name.sun_path) - 1,
+        " bytes, got ",
+        path.size(),
+        "; choose a shorter folder"));
   std::memcpy(name.sun_path, path.data(), path.size());
-  endpoint.length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + path.size());
+  endpoint.length =
+      static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + path.size());
   if (path[0] == '@')
     name.sun_path[0] = '\0';
   else
@@ -49,15 +53,19 @@ bool is_dead_socket(const Endpoint& endpoint, const std::string& path) {
   const FileDescriptor probe(
       ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   return ::connect(
-             probe.get(), reinterpret_cast<const sockaddr*>(&endpoint.storage),
+             probe.get(),
+             reinterpret_cast<const sockaddr*>(&endpoint.storage),
              endpoint.length) != 0 &&
          errno == ECONNREFUSED;
 }
 
 [[noreturn]] void refuse_listen(const Endpoint& endpoint, int code) {
   throw InvalidArgument(text(
-      "[net] expected to listen at ", endpoint.address().text(), ", got ",
-      errno_text(code), "; choose another address, or port 0 for any that is free"));
+      "[net] expected to listen at ",
+      endpoint.address().text(),
+      ", got ",
+      errno_text(code),
+      "; choose another address, or port 0 for any that is free"));
 }
 
 }  // namespace
@@ -87,22 +95,26 @@ std::string Address::text() const {
   if (kind == Kind::Unix)
     return "unix:" + host;
   const bool number6 = host.find(':') != std::string::npos;
-  return trireme::text("tcp://", number6 ? "[" : "", host, number6 ? "]" : "", ":", port);
+  return trireme::text(
+      "tcp://", number6 ? "[" : "", host, number6 ? "]" : "", ":", port);
 }
 
 bool Endpoint::stays_here() const {
   if (family() == AF_UNIX)
     return true;
   if (family() == AF_INET)
-    return (ntohl(reinterpret_cast<const sockaddr_in&>(storage).sin_addr.s_addr) >> 24) == 127;
+    return (ntohl(reinterpret_cast<const sockaddr_in&>(storage).sin_addr.s_addr) >>
+            24) == 127;
   const auto& six = reinterpret_cast<const sockaddr_in6&>(storage).sin6_addr;
-  return IN6_IS_ADDR_LOOPBACK(&six) || (IN6_IS_ADDR_V4MAPPED(&six) && six.s6_addr[12] == 127);
+  return IN6_IS_ADDR_LOOPBACK(&six) ||
+         (IN6_IS_ADDR_V4MAPPED(&six) && six.s6_addr[12] == 127);
 }
 
 Address Endpoint::address() const {
   if (family() == AF_UNIX) {
     const auto& name = reinterpret_cast<const sockaddr_un&>(storage);
-    const std::size_t most = length - std::min<std::size_t>(length, offsetof(sockaddr_un, sun_path));
+    const std::size_t most =
+        length - std::min<std::size_t>(length, offsetof(sockaddr_un, sun_path));
     std::string path(name.sun_path, most);
     if (!path.empty() && path[0] == '\0')
       path[0] = '@';
@@ -132,8 +144,11 @@ std::vector<Endpoint> resolve(const Address& address) {
       address.host.c_str(), std::to_string(address.port).c_str(), &hints, &list);
   if (code != 0)
     throw InvalidArgument(text(
-        "[net] expected a host's name or number, got ", in_quotes(address.host), " (",
-        ::gai_strerror(code), "); see that this machine can look the name up"));
+        "[net] expected a host's name or number, got ",
+        in_quotes(address.host),
+        " (",
+        ::gai_strerror(code),
+        "); see that this machine can look the name up"));
   std::vector<Endpoint> endpoints;
   for (const addrinfo* one = list; one != nullptr; one = one->ai_next) {
     Endpoint endpoint;
@@ -158,8 +173,10 @@ FileDescriptor listen_at(const Endpoint& endpoint, int backlog) {
   } else {
     ::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
   }
-  if (::bind(socket.get(), reinterpret_cast<const sockaddr*>(&endpoint.storage),
-             endpoint.length) != 0 ||
+  if (::bind(
+          socket.get(),
+          reinterpret_cast<const sockaddr*>(&endpoint.storage),
+          endpoint.length) != 0 ||
       ::listen(socket.get(), backlog) != 0)
     refuse_listen(endpoint, errno);
   return socket;
@@ -175,7 +192,8 @@ Endpoint local_endpoint(int fd) {
 Endpoint peer_endpoint(int fd) {
   Endpoint endpoint;
   endpoint.length = sizeof(endpoint.storage);
-  if (::getpeername(fd, reinterpret_cast<sockaddr*>(&endpoint.storage), &endpoint.length) != 0)
+  if (::getpeername(
+          fd, reinterpret_cast<sockaddr*>(&endpoint.storage), &endpoint.length) != 0)
     endpoint.length = 0;
   return endpoint;
 }

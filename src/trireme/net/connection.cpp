@@ -92,7 +92,10 @@ Connection::Turn Connection::write(FrameSource& source, std::size_t budget) {
 }
 
 Connection::Turn Connection::read(
-    FrameSink& sink, std::span<std::byte> scratch, std::size_t budget, std::mutex& lock) {
+    FrameSink& sink,
+    std::span<std::byte> scratch,
+    std::size_t budget,
+    std::mutex& lock) {
   for (std::size_t moved = 0; moved < budget;) {
     const std::span<std::byte> direct = reader_.direct();
     const std::size_t beside = direct.empty() ? scratch.size() : kBesideDirect;

@@ -20,8 +20,8 @@ class FrameSource {
   virtual bool next(OutFrame& out) = 0;
 };
 
-/// Moves frames over a stream. The reading half belongs to the I/O thread; the writing half
-/// and the stream to whoever holds the lock that it is given.
+/// Moves frames over a stream. The reading half belongs to the I/O thread; the writing
+/// half and the stream to whoever holds the lock that it is given.
 class Connection {
  public:
   Connection(std::unique_ptr<Stream> stream, const Limits& limits, bool checked)
@@ -39,9 +39,13 @@ class Connection {
   Turn write(FrameSource& source, std::size_t budget);
   /// Whether everything that was taken from the source has been written.
   bool written() const { return writing_.empty(); }
-  /// Reads what has come, up to `budget` bytes, and hands it to the sink without the lock.
+  /// Reads what has come, up to `budget` bytes, and hands it to the sink without the
+  /// lock.
   Turn read(
-      FrameSink& sink, std::span<std::byte> scratch, std::size_t budget, std::mutex& lock);
+      FrameSink& sink,
+      std::span<std::byte> scratch,
+      std::size_t budget,
+      std::mutex& lock);
   /// Whether the stream has ended where a frame does.
   bool between_frames() const { return reader_.between_frames(); }
 

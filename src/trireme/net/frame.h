@@ -1,5 +1,5 @@
-// What is on the wire: a fixed header of 64 bytes, then a small typed header, then a part
-// of a body. docs/protocols.md has the layout byte by byte.
+// What is on the wire: a fixed header of 64 bytes, then a small typed header, then a
+// part of a body. docs/architecture.md has the layout byte by byte.
 #pragma once
 #include <array>
 #include <cstddef>
@@ -37,11 +37,11 @@ struct Frame {
   std::uint64_t sequence = 0;
   /// The last sequence that the sender of this frame has received.
   std::uint64_t ack = 0;
-  /// Message: the user's request. Chunk: the sequence of the message's first frame. Ack:
-  /// bytes let go of in the small lane.
+  /// Message: the user's request. Chunk: the sequence of the message's first frame.
+  /// Ack: bytes let go of in the small lane.
   std::uint64_t id = 0;
-  /// Message: all bytes of the body. Chunk: where in the body this part begins. Ack: bytes
-  /// let go of in the large lane.
+  /// Message: all bytes of the body. Chunk: where in the body this part begins. Ack:
+  /// bytes let go of in the large lane.
   std::uint64_t body = 0;
   std::uint32_t header_bytes = 0;
   std::uint32_t payload_bytes = 0;
@@ -50,7 +50,9 @@ struct Frame {
   std::uint32_t header_check = 0;
   std::uint32_t payload_check = 0;
 
-  bool is_data() const { return kind == FrameKind::Message || kind == FrameKind::Chunk; }
+  bool is_data() const {
+    return kind == FrameKind::Message || kind == FrameKind::Chunk;
+  }
   bool operator==(const Frame&) const = default;
 };
 
@@ -58,12 +60,12 @@ using FrameHead = std::array<std::byte, kFrameHead>;
 
 FrameHead encode(const Frame& frame);
 
-/// Throws InvalidArgument for anything that no peer of this version sends, and for lengths
-/// above the limits: before a byte is allocated for them.
+/// Throws InvalidArgument for anything that no peer of this version sends, and for
+/// lengths above the limits: before a byte is allocated for them.
 Frame decode(std::span<const std::byte, kFrameHead> head, const Limits& limits);
 
-/// What a message counts for in its lane's window: what it is, and what keeping track of
-/// it takes.
+/// What a message counts for in its lane's window: what it is, and what keeping track
+/// of it takes.
 constexpr std::uint64_t message_cost(std::uint64_t header, std::uint64_t body) {
   return header + body + 256;
 }

@@ -12,7 +12,10 @@ namespace {
 void check_same(std::uint32_t expected, std::uint32_t got) {
   if (got != expected)
     throw InvalidArgument(text(
-        "[net] expected bytes with the checksum ", expected, ", got ", got,
+        "[net] expected bytes with the checksum ",
+        expected,
+        ", got ",
+        got,
         "; they were damaged on their way"));
 }
 
@@ -56,7 +59,8 @@ std::span<const std::byte> FrameReader::read_head(std::span<const std::byte> byt
 
 std::span<const std::byte> FrameReader::read_header(
     std::span<const std::byte> bytes, FrameSink& sink) {
-  const std::size_t count = std::min(bytes.size(), frame_.header_bytes - header_.size());
+  const std::size_t count =
+      std::min(bytes.size(), frame_.header_bytes - header_.size());
   header_.append(reinterpret_cast<const char*>(bytes.data()), count);
   if (header_.size() == frame_.header_bytes)
     start_payload(sink);
@@ -65,7 +69,7 @@ std::span<const std::byte> FrameReader::read_header(
 
 void FrameReader::start_payload(FrameSink& sink) {
   if (frame_.checked)
-    check_same(frame_.header_check, crc32c(std::as_bytes(std::span(header_))));
+    check_same(frame_.header_check, crc32c(header_));
   state_ = State::Payload;
   have_ = 0;
   direct_ = sink.begin(frame_, std::move(header_));

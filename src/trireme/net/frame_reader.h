@@ -12,8 +12,8 @@ namespace trireme::net {
 class FrameSink {
  public:
   virtual ~FrameSink() = default;
-  /// A frame with its typed header. Gives where the payload goes: all of it, or an empty
-  /// range to throw it away.
+  /// A frame with its typed header. Gives where the payload goes: all of it, or an
+  /// empty range to throw it away.
   virtual std::span<std::byte> begin(const Frame& frame, std::string header) = 0;
   /// The same frame is here whole, and its checksum is right.
   virtual void end(const Frame& frame) = 0;
@@ -27,7 +27,8 @@ class FrameSink {
 class FrameReader {
  public:
   /// `checked`: frames must carry a checksum of their bytes.
-  FrameReader(const Limits& limits, bool checked) : limits_(limits), checked_(checked) {}
+  FrameReader(const Limits& limits, bool checked)
+      : limits_(limits), checked_(checked) {}
 
   /// Where the rest of the payload that is being read lies; empty if none is.
   std::span<std::byte> direct() const { return direct_; }

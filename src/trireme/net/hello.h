@@ -1,4 +1,5 @@
-// The first words of both sides: who they are, which session they mean, what they accept.
+// The first words of both sides: who they are, which session they mean, what they
+// accept.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -29,8 +30,8 @@ struct Hello {
 };
 
 std::string encode(const Hello& hello);
-/// InvalidArgument for anything that encode() does not give, and for limits that make no
-/// sense.
+/// InvalidArgument for anything that encode() does not give, and for limits that make
+/// no sense.
 Hello decode_hello(const std::string& bytes);
 
 }  // namespace trireme::net

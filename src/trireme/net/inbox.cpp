@@ -8,7 +8,12 @@ namespace {
 [[noreturn]] void refuse_order(
     const char* what, std::uint64_t expected, std::uint64_t got) {
   throw InvalidArgument(text(
-      "[net] expected ", what, " ", expected, ", got ", got,
+      "[net] expected ",
+      what,
+      " ",
+      expected,
+      ", got ",
+      got,
       "; the peer does not keep to the protocol, or the bytes were damaged"));
 }
 
@@ -40,8 +45,7 @@ void Inbox::check_window(const Cost& cost) const {
     refuse_order("a peer that keeps to its window of", window, held + cost.bytes);
 }
 
-void Inbox::begin_message(
-    const Frame& frame, std::string header, const Place& place) {
+void Inbox::begin_message(const Frame& frame, std::string header, const Place& place) {
   const Cost cost{
       .small = is_small(header.size(), frame.body, limits_),
       .bytes = message_cost(header.size(), frame.body)};
@@ -67,8 +71,11 @@ void Inbox::begin_message(
     in.message.body = in.message.buffer.bytes();
   } else if (in.message.body.size() != frame.body) {
     throw InvalidArgument(text(
-        "[net] expected place() to give ", frame.body, " bytes for a body, got ",
-        in.message.body.size(), "; give all of it, or nothing for a block of the pool"));
+        "[net] expected place() to give ",
+        frame.body,
+        " bytes for a body, got ",
+        in.message.body.size(),
+        "; give all of it, or nothing for a block of the pool"));
   }
   in.first_sequence = frame.sequence;
 }
@@ -81,7 +88,10 @@ void Inbox::check_chunk(const Frame& frame) const {
   if (frame.body != large_.here)
     refuse_order("the part of a body from byte", large_.here, frame.body);
   if (frame.payload_bytes > large_.message.body.size() - large_.here)
-    refuse_order("a part of at most", large_.message.body.size() - large_.here, frame.payload_bytes);
+    refuse_order(
+        "a part of at most",
+        large_.message.body.size() - large_.here,
+        frame.payload_bytes);
 }
 
 std::optional<InMessage> Inbox::end() {

@@ -24,7 +24,8 @@ class Inbox {
   /// nowhere: then the range is empty and the payload is to be thrown away. Throws
   /// InvalidArgument for what cannot come now, and where the peer sends more than its
   /// windows allow.
-  std::span<std::byte> begin(const Frame& frame, std::string header, const Place& place);
+  std::span<std::byte> begin(
+      const Frame& frame, std::string header, const Place& place);
   /// The frame has come whole: gives the message if it was its last.
   std::optional<InMessage> end();
   /// The connection broke in the middle of a frame, which will come again.

@@ -1,8 +1,7 @@
 #include "trireme/net/line.h"
 
-#include <sys/socket.h>
-
 #include <cerrno>
+#include <sys/socket.h>
 #include <utility>
 
 #include "trireme/core/error.h"
@@ -26,7 +25,9 @@ Line::Line(
       side_(side),
       session_(std::move(session)),
       connection_(
-          std::move(stream), core.options().limits, !core.options().security.encrypted()),
+          std::move(stream),
+          core.options().limits,
+          !core.options().security.encrypted()),
       phase_(side == Side::Dialer ? Phase::Connecting : Phase::Securing) {
   if (side == Side::Acceptor)
     remote_ = peer_endpoint(connection_.stream().fd()).address().text();
@@ -91,7 +92,7 @@ void Line::say(FrameKind kind, std::string header) {
       .kind = kind,
       .checked = true,
       .header_bytes = static_cast<std::uint32_t>(header.size()),
-      .header_check = crc32c(std::as_bytes(std::span(header)))};
+      .header_check = crc32c(header)};
   word_.header = std::move(header);
   word_.head = encode(word_.frame);
   has_word_ = true;
@@ -107,8 +108,8 @@ bool Line::next(OutFrame& out) {
 void Line::greet() {
   if (connection_.write(*this, kHandshakeBytes) == Connection::Turn::Closed)
     return fail(trouble(), false);
-  const auto turn = connection_.read(
-      *this, core_.reactor().scratch(), kHandshakeBytes, alone_);
+  const auto turn =
+      connection_.read(*this, core_.reactor().scratch(), kHandshakeBytes, alone_);
   if (phase_ != Phase::Greeting)
     return;
   if (turn == Connection::Turn::Closed)
@@ -121,12 +122,14 @@ void Line::greet() {
 std::span<std::byte> Line::begin(const Frame& frame, std::string header) {
   if (phase_ == Phase::Open)
     return session_->begin(frame, std::move(header));
-  const FrameKind expected = side_ == Side::Dialer ? FrameKind::Welcome : FrameKind::Hello;
+  const FrameKind expected =
+      side_ == Side::Dialer ? FrameKind::Welcome : FrameKind::Hello;
   const bool refused = side_ == Side::Dialer && frame.kind == FrameKind::Refuse;
   if (frame.kind != expected && !refused)
     throw InvalidArgument(text(
         "[net] expected a greeting first, got a frame of kind ",
-        static_cast<int>(frame.kind), "; the peer does not keep to the protocol"));
+        static_cast<int>(frame.kind),
+        "; the peer does not keep to the protocol"));
   header_ = std::move(header);
   return {};
 }
@@ -193,8 +196,9 @@ std::string Line::trouble() const {
   const std::string why = const_cast<Connection&>(connection_).stream().trouble();
   if (!why.empty())
     return why;
-  return connection_.between_frames() ? "the other side closed the connection"
-                                      : "the connection was closed in the middle of a frame";
+  return connection_.between_frames()
+             ? "the other side closed the connection"
+             : "the connection was closed in the middle of a frame";
 }
 
 }  // namespace trireme::net

@@ -11,8 +11,8 @@
 
 namespace trireme::net {
 
-/// Belongs to the I/O thread, but for its connection's writing half, which its session's
-/// lock guards.
+/// Belongs to the I/O thread, but for its connection's writing half, which its
+/// session's lock guards.
 class Line : public Reactor::Handler,
              public FrameSource,
              public FrameSink,

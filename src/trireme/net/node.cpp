@@ -18,6 +18,10 @@ void Peer::close() const {
   session_->close();
 }
 
+void Peer::drop() const {
+  session_->drop();
+}
+
 bool Peer::ended() const {
   return session_->ended();
 }
@@ -41,11 +45,13 @@ void Receiver::lost(const Peer&, Ending, const std::string&) {}
 Node::Node(NodeOptions options, Receiver& receiver) {
   if (options.name.empty() || options.name.size() > 256)
     throw InvalidArgument(text(
-        "[net] expected a node's name of 1 to 256 bytes, got ", options.name.size(),
+        "[net] expected a node's name of 1 to 256 bytes, got ",
+        options.name.size(),
         "; set NodeOptions::name"));
   if (options.heartbeat < std::chrono::milliseconds(20))
     throw InvalidArgument(text(
-        "[net] expected a heartbeat of at least 20 ms, got ", options.heartbeat.count(),
+        "[net] expected a heartbeat of at least 20 ms, got ",
+        options.heartbeat.count(),
         "; set NodeOptions::heartbeat"));
   core_ = std::make_shared<NodeCore>(std::move(options), receiver);
   core_->listen();

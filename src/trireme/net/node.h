@@ -35,6 +35,10 @@ class Peer {
   /// Ends the session: what is queued is still sent as far as `linger` allows, then the
   /// other side's Receiver::lost says that this one has left.
   void close() const;
+  /// Ends the session at once, without a goodbye, and whatever is queued. When it
+  /// returns, nobody touches the memory of messages any more, be they on their way out
+  /// or in.
+  void drop() const;
   /// Whether it has ended, and why.
   bool ended() const;
   std::string why() const;

@@ -1,12 +1,11 @@
 #include "trireme/net/node_core.h"
 
+#include <algorithm>
+#include <cerrno>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
 #include <unistd.h>
-
-#include <algorithm>
-#include <cerrno>
 #include <utility>
 
 #include "trireme/core/escape.h"
@@ -41,7 +40,9 @@ std::string start_text(const std::string& job, std::uint64_t incarnation) {
 class NodeCore::Listener : public Reactor::Handler {
  public:
   Listener(NodeCore& core, FileDescriptor socket)
-      : core_(core), socket_(std::move(socket)), address_(local_endpoint(fd()).address()) {}
+      : core_(core),
+        socket_(std::move(socket)),
+        address_(local_endpoint(fd()).address()) {}
   ~Listener() override {
     // A file for its name is ours to remove.
     if (address_.kind == Address::Kind::Unix && address_.host[0] == '/')
@@ -67,7 +68,8 @@ void NodeCore::listen() {
   for (const Address& address : options_.listen) {
     const Endpoint endpoint = resolve(address).front();
     options_.security.check_allowed(endpoint);
-    listeners.push_back(std::make_shared<Listener>(*this, listen_at(endpoint, kBacklog)));
+    listeners.push_back(
+        std::make_shared<Listener>(*this, listen_at(endpoint, kBacklog)));
     addresses_.push_back(listeners.back()->address());
   }
   reactor_.post([self = shared_from_this(), listeners] {
@@ -82,7 +84,8 @@ Peer NodeCore::connect(
     const std::string& name, const Address& address, Deadline deadline) {
   if (reactor_.in_thread())
     throw InvalidArgument(
-        "[net] expected connect() on a thread of the program's own, got the I/O thread; "
+        "[net] expected connect() on a thread of the program's own, got the I/O "
+        "thread; "
         "do not call it from a Receiver");
   const auto session =
       std::make_shared<Session>(shared_from_this(), name, random_session_id());
@@ -96,14 +99,20 @@ Peer NodeCore::connect(
   const auto slack = std::chrono::seconds(5);
   if (connected.wait_for(deadline.remaining() + slack) != std::future_status::ready)
     throw TimeoutError(text(
-        "[net] expected the I/O thread to give up on ", address.text(),
+        "[net] expected the I/O thread to give up on ",
+        address.text(),
         " in time, got no answer; see whether a Receiver blocks"));
   try {
     connected.get();
   } catch (const TimeoutError&) {
     throw TimeoutError(text(
-        "[net] expected a node called ", in_quotes(name), " at ", address.text(), " within ",
-        deadline.allowed().count(), " ms, got ",
+        "[net] expected a node called ",
+        in_quotes(name),
+        " at ",
+        address.text(),
+        " within ",
+        deadline.allowed().count(),
+        " ms, got ",
         session->last_trouble.empty() ? "no answer" : session->last_trouble,
         "; see that it runs and can be reached, or allow more time"));
   }
@@ -113,7 +122,8 @@ Peer NodeCore::connect(
 void NodeCore::close() {
   if (reactor_.in_thread())
     throw InvalidArgument(
-        "[net] expected close() on a thread of the program's own, got the I/O thread; do "
+        "[net] expected close() on a thread of the program's own, got the I/O thread; "
+        "do "
         "not call it from a Receiver");
   reactor_.post([this] { close_all(); });
   std::unique_lock lock(mutex_);
@@ -158,7 +168,9 @@ void NodeCore::take_stranger(FileDescriptor socket) {
   try {
     options_.security.check_allowed(peer_endpoint(fd));
     line = std::make_shared<Line>(
-        *this, options_.security.protect(std::move(socket), Side::Acceptor), Side::Acceptor,
+        *this,
+        options_.security.protect(std::move(socket), Side::Acceptor),
+        Side::Acceptor,
         nullptr);
   } catch (const Error& error) {
     ++turned_away_;
@@ -178,7 +190,10 @@ void NodeCore::take_stranger(FileDescriptor socket) {
 void NodeCore::limit_handshake(const std::shared_ptr<Line>& line) {
   reactor_.at(Clock::now() + options_.handshake, [this, weak = std::weak_ptr(line)] {
     if (const auto late = weak.lock(); late && !late->open() && !late->closed())
-      failed(*late, text("no greeting came within ", options_.handshake.count(), " ms"), false);
+      failed(
+          *late,
+          text("no greeting came within ", options_.handshake.count(), " ms"),
+          false);
   });
 }
 
@@ -197,8 +212,10 @@ void NodeCore::turn_away(const Line& line, const std::string& why) {
   }
   logged_ = now;
   const std::uint64_t others = std::exchange(unlogged_, 0);
-  TRIREME_LOG(warn, "net") << "turned away a connection from " << line.remote() << ": " << why
-                           << (others > 0 ? text(" (and ", others, " others before)") : "");
+  TRIREME_LOG(warn, "net") << "turned away a connection from " << line.remote() << ": "
+                           << why
+                           << (others > 0 ? text(" (and ", others, " others before)")
+                                          : "");
 }
 
 // -- the I/O thread: greetings
@@ -206,18 +223,28 @@ void NodeCore::turn_away(const Line& line, const std::string& why) {
 void NodeCore::check_greeting(const Line& line, const Hello& theirs) const {
   if (theirs.job != options_.job || theirs.incarnation != options_.incarnation)
     throw InvalidArgument(text(
-        "[net] expected a peer of ", start_text(options_.job, options_.incarnation), ", got ",
-        in_quotes(theirs.from), " of ", start_text(theirs.job, theirs.incarnation),
+        "[net] expected a peer of ",
+        start_text(options_.job, options_.incarnation),
+        ", got ",
+        in_quotes(theirs.from),
+        " of ",
+        start_text(theirs.job, theirs.incarnation),
         "; it belongs to another job, or to a start that is over"));
   if (theirs.to != options_.name)
     throw InvalidArgument(text(
-        "[net] expected a peer that looks for ", in_quotes(options_.name), ", got one that "
-        "looks for ", in_quotes(theirs.to), "; two nodes may have been given each other's address"));
+        "[net] expected a peer that looks for ",
+        in_quotes(options_.name),
+        ", got one that "
+        "looks for ",
+        in_quotes(theirs.to),
+        "; two nodes may have been given each other's address"));
   const_cast<Line&>(line).connection().stream().check_name(theirs.from);
   const auto& roster = options_.roster;
-  if (!roster.empty() && std::find(roster.begin(), roster.end(), theirs.from) == roster.end())
+  if (!roster.empty() &&
+      std::find(roster.begin(), roster.end(), theirs.from) == roster.end())
     throw InvalidArgument(text(
-        "[net] expected a peer whose name is on the roster, got ", in_quotes(theirs.from),
+        "[net] expected a peer whose name is on the roster, got ",
+        in_quotes(theirs.from),
         "; add it to NodeOptions::roster"));
 }
 
@@ -230,12 +257,15 @@ void NodeCore::greeted(Line& line, const Hello& theirs) {
     if (found != sessions_.end())
       session = found->second;
     if (closing_)
-      throw InvalidArgument("[net] expected a node that goes on, got one that is leaving; it is over");
+      throw InvalidArgument(
+          "[net] expected a node that goes on, got one that is leaving; it is over");
     if (session ? session->name() != theirs.from : theirs.resumed)
       throw InvalidArgument(
-          "[net] expected a session that is known here, got one that has ended; connect anew");
+          "[net] expected a session that is known here, got one that has ended; "
+          "connect anew");
     if (session && session->closing())
-      throw InvalidArgument("[net] expected a session that goes on, got one that is ending; it is over");
+      throw InvalidArgument(
+          "[net] expected a session that goes on, got one that is ending; it is over");
   } catch (const Error& error) {
     turn_away(line, error.what());
     line.refuse(error.what());
@@ -257,8 +287,13 @@ void NodeCore::welcomed(Line& line, const Hello& theirs) {
   const SessionPtr session = line.session();
   if (theirs.from != session->name() || theirs.session != session->id())
     throw InvalidArgument(text(
-        "[net] expected ", in_quotes(session->name()), " at ", line.remote(), ", got ",
-        in_quotes(theirs.from), "; look at the addresses"));
+        "[net] expected ",
+        in_quotes(session->name()),
+        " at ",
+        line.remote(),
+        ", got ",
+        in_quotes(theirs.from),
+        "; look at the addresses"));
   const bool first = !session->was_connected;
   line.carry(session, theirs);
   if (first)
@@ -270,7 +305,8 @@ void NodeCore::welcomed(Line& line, const Hello& theirs) {
 void NodeCore::refused(Line& line, const std::string& why) {
   const SessionPtr session = line.session();
   line.shut();
-  refuse_dial(session, text(session->name(), " at ", line.remote(), " answered: ", why));
+  refuse_dial(
+      session, text(session->name(), " at ", line.remote(), " answered: ", why));
 }
 
 // -- the I/O thread: connections that end
@@ -292,7 +328,8 @@ void NodeCore::failed(Line& line, const std::string& why, bool damaged) {
     return refuse_dial(session, why);
   if (was_open) {
     session->detach();
-    TRIREME_LOG(info, "net") << "the connection to " << session->name() << " broke: " << why;
+    TRIREME_LOG(info, "net") << "the connection to " << session->name()
+                             << " broke: " << why;
     if (session->closing())
       return lose(session, Ending::Closed, why);
     if (damaged && ++session->damages > kMostDamages)
@@ -316,13 +353,19 @@ void NodeCore::peer_left(Line& line) {
   const SessionPtr session = line.session();
   const auto self = line.shared_from_this();
   line.shut();
-  lose(session, session->closing() ? Ending::Closed : Ending::Left, session->name() + " has left");
+  lose(
+      session,
+      session->closing() ? Ending::Closed : Ending::Left,
+      session->name() + " has left");
 }
 
 void NodeCore::fell_silent(const SessionPtr& session, Clock::time_point heard) {
   session->last_trouble = text(
-      "nothing was heard of ", session->name(), " for ",
-      std::chrono::duration_cast<milliseconds>(Clock::now() - heard).count(), " ms");
+      "nothing was heard of ",
+      session->name(),
+      " for ",
+      std::chrono::duration_cast<milliseconds>(Clock::now() - heard).count(),
+      " ms");
   TRIREME_LOG(info, "net") << session->last_trouble;
   if (const auto line = session->line())
     line->shut();
@@ -353,12 +396,15 @@ void NodeCore::start_dial(const SessionPtr& session) {
 void NodeCore::dial(const SessionPtr& session) {
   if (session->ended() || session->line())
     return;
-  const Endpoint& endpoint = session->endpoints[session->attempts++ % session->endpoints.size()];
+  const Endpoint& endpoint =
+      session->endpoints[session->attempts++ % session->endpoints.size()];
   FileDescriptor socket(
       ::socket(endpoint.family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   const int fd = socket.get();
   if (fd < 0 ||
-      (::connect(fd, reinterpret_cast<const sockaddr*>(&endpoint.storage), endpoint.length) != 0 &&
+      (::connect(
+           fd, reinterpret_cast<const sockaddr*>(&endpoint.storage), endpoint.length) !=
+           0 &&
        errno != EINPROGRESS)) {
     session->last_trouble = errno_text(errno);
     return dial_later(session);
@@ -366,7 +412,10 @@ void NodeCore::dial(const SessionPtr& session) {
   tune(fd);
   try {
     const auto line = std::make_shared<Line>(
-        *this, options_.security.protect(std::move(socket), Side::Dialer), Side::Dialer, session);
+        *this,
+        options_.security.protect(std::move(socket), Side::Dialer),
+        Side::Dialer,
+        session);
     reactor_.watch(fd, line);
     limit_handshake(line);
     // A Unix socket is connected already, and no event will say so.
@@ -380,7 +429,8 @@ void NodeCore::dial_later(const SessionPtr& session) {
   const auto now = Clock::now();
   if (now >= session->patience)
     return give_up(session);
-  const auto doubled = milliseconds(5) * (1 << std::min<std::size_t>(session->attempts, 5));
+  const auto doubled =
+      milliseconds(5) * (1 << std::min<std::size_t>(session->attempts, 5));
   const auto next = std::min(now + doubled, session->patience);
   reactor_.at(next, [this, weak = std::weak_ptr(session)] {
     if (const auto waiting = weak.lock())
@@ -392,8 +442,11 @@ void NodeCore::give_up(const SessionPtr& session) {
   if (session->ended() || session->line())
     return;
   const std::string why = text(
-      "lost ", session->name(), ": ",
-      session->last_trouble.empty() ? "no connection came back" : session->last_trouble);
+      "lost ",
+      session->name(),
+      ": ",
+      session->last_trouble.empty() ? "no connection came back"
+                                    : session->last_trouble);
   if (!session->was_connected)
     session->connected.set_exception(std::make_exception_ptr(TimeoutError(why)));
   lose(session, Ending::Lost, why);
@@ -461,7 +514,8 @@ void NodeCore::close_all() {
   for (const auto& [id, session] : sessions_)
     all.push_back(session);
   for (const SessionPtr& session : all)
-    session->was_connected ? session->close() : refuse_dial(session, "this node is closing");
+    session->was_connected ? session->close()
+                           : refuse_dial(session, "this node is closing");
   if (sessions_.empty()) {
     const std::lock_guard lock(mutex_);
     empty_ = true;

@@ -57,8 +57,11 @@ class NodeCore : public std::enable_shared_from_this<NodeCore> {
   void failed(Line& line, const std::string& why, bool damaged);
   void receiver_failed(Line& line, const std::string& why);
   void peer_left(Line& line);
+  void lose(
+      const std::shared_ptr<Session>& session, Ending ending, const std::string& why);
   void start_leaving(const std::shared_ptr<Session>& session);
-  void fell_silent(const std::shared_ptr<Session>& session, Reactor::Clock::time_point heard);
+  void fell_silent(
+      const std::shared_ptr<Session>& session, Reactor::Clock::time_point heard);
 
  private:
   class Listener;
@@ -75,7 +78,6 @@ class NodeCore : public std::enable_shared_from_this<NodeCore> {
   void wait_for_return(const SessionPtr& session, Reactor::Clock::time_point until);
   void give_up(const SessionPtr& session);
   void refuse_dial(const SessionPtr& session, const std::string& why);
-  void lose(const SessionPtr& session, Ending ending, const std::string& why);
   void forget_session(const Session& session);
   void tick();
   void close_all();

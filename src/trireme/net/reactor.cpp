@@ -1,11 +1,10 @@
 #include "trireme/net/reactor.h"
 
-#include <sys/epoll.h>
-#include <sys/eventfd.h>
-
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
 #include <utility>
 
 #include "trireme/core/error.h"
@@ -18,7 +17,10 @@ constexpr std::size_t kScratchBytes = std::size_t{128} << 10;
 int checked_fd(int fd, const char* call) {
   if (fd < 0)
     throw InvalidArgument(text(
-        "[net] expected ", call, " to give a file descriptor, got ", errno_text(errno),
+        "[net] expected ",
+        call,
+        " to give a file descriptor, got ",
+        errno_text(errno),
         "; raise the limit of open files (ulimit -n)"));
   return fd;
 }

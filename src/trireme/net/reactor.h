@@ -21,8 +21,9 @@ namespace trireme::net {
 /// all on one thread. Sockets are watched edge by edge: a handler must go on until its
 /// socket would block, or ask for another turn.
 ///
-/// epoll itself rather than Asio: a sender writes from its own thread, a read goes straight
-/// to where the body shall lie, and a node needs nothing else of such a library.
+/// epoll itself rather than Asio: a sender writes from its own thread, a read goes
+/// straight to where the body shall lie, and a node needs nothing else of such a
+/// library.
 class Reactor {
  public:
   using Clock = std::chrono::steady_clock;
@@ -38,7 +39,8 @@ class Reactor {
   Reactor(const Reactor&) = delete;
   Reactor& operator=(const Reactor&) = delete;
 
-  /// Runs `task` on the thread, soon. Any thread may call it; after stop() it is dropped.
+  /// Runs `task` on the thread, soon. Any thread may call it; after stop() it is
+  /// dropped.
   void post(std::function<void()> task);
   /// Runs what was posted, then ends the thread. Not from the thread itself.
   void stop();

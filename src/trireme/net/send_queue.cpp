@@ -10,8 +10,11 @@ namespace trireme::net {
 namespace {
 
 /// The bytes of a body from `offset` on, wherever its parts lie.
-void slice(const OutMessage& message, std::uint64_t offset, std::uint64_t bytes,
-           std::vector<iovec>& out) {
+void slice(
+    const OutMessage& message,
+    std::uint64_t offset,
+    std::uint64_t bytes,
+    std::vector<iovec>& out) {
   for (const auto& part : message.body) {
     if (bytes == 0)
       return;
@@ -56,14 +59,20 @@ void SendQueue::push(OutMessage&& message) {
   const std::size_t header = message.envelope.header.size();
   if (header > theirs_.header_bytes)
     throw InvalidArgument(text(
-        "[net] expected a header of at most ", theirs_.header_bytes, " bytes, got ",
-        header, "; send what is large as the body"));
+        "[net] expected a header of at most ",
+        theirs_.header_bytes,
+        " bytes, got ",
+        header,
+        "; send what is large as the body"));
   auto outgoing = std::make_shared<Outgoing>();
   outgoing->body_bytes = message.body_bytes();
   if (outgoing->body_bytes > theirs_.body_bytes)
     throw InvalidArgument(text(
-        "[net] expected a body of at most ", theirs_.body_bytes, " bytes, got ",
-        outgoing->body_bytes, "; send it in parts, or raise the receiver's limit"));
+        "[net] expected a body of at most ",
+        theirs_.body_bytes,
+        " bytes, got ",
+        outgoing->body_bytes,
+        "; send it in parts, or raise the receiver's limit"));
   outgoing->message = std::move(message);
   queued_bytes_ += cost_of(*outgoing);
   auto& lane = is_small(header, outgoing->body_bytes, theirs_) ? small_ : large_;
@@ -89,7 +98,8 @@ bool SendQueue::take_new(
     credit.sent += cost_of(first);
     first.first_sequence = last_sequence_ + 1;
   }
-  const std::uint64_t bytes = std::min<std::uint64_t>(kChunkBytes, first.body_bytes - first.taken);
+  const std::uint64_t bytes =
+      std::min<std::uint64_t>(kChunkBytes, first.body_bytes - first.taken);
   sent_.push_back(
       {++last_sequence_, lane.front(), first.taken, static_cast<std::uint32_t>(bytes)});
   first.taken += bytes;
@@ -120,8 +130,7 @@ void SendQueue::fill(const Sent& sent, OutFrame& out) const {
   if (!checked_)
     return;
   if (first)
-    out.frame.header_check =
-        crc32c(std::as_bytes(std::span(message.envelope.header)));
+    out.frame.header_check = crc32c(message.envelope.header);
   out.frame.payload_check = check_of(out.payload);
 }
 
@@ -131,8 +140,11 @@ void SendQueue::acknowledged(std::uint64_t sequence, Finished& finished) {
                       : sent_[unwritten_ - 1].sequence;
   if (sequence > written)
     throw InvalidArgument(text(
-        "[net] expected an acknowledgement of at most frame ", written, ", got ",
-        sequence, "; the peer's state is not that of this session"));
+        "[net] expected an acknowledgement of at most frame ",
+        written,
+        ", got ",
+        sequence,
+        "; the peer's state is not that of this session"));
   while (!sent_.empty() && sent_.front().sequence <= sequence) {
     const Sent& first = sent_.front();
     Outgoing& outgoing = *first.message;
@@ -150,7 +162,10 @@ void SendQueue::released(std::uint64_t small, std::uint64_t large) {
        {std::pair(&small_credit_, small), std::pair(&large_credit_, large)}) {
     if (now > credit->sent)
       throw InvalidArgument(text(
-          "[net] expected at most ", credit->sent, " bytes to be let go of, got ", now,
+          "[net] expected at most ",
+          credit->sent,
+          " bytes to be let go of, got ",
+          now,
           "; the peer's state is not that of this session"));
     // An older number is one that another frame has overtaken.
     credit->released = std::max(credit->released, now);

@@ -1,12 +1,11 @@
 // The sending half of a session: which frame goes next, and which may have to go again.
 // No I/O here, so that tests can break connections wherever they like.
 #pragma once
-#include <sys/uio.h>
-
 #include <array>
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <sys/uio.h>
 #include <vector>
 
 #include "trireme/net/frame.h"
@@ -47,22 +46,23 @@ struct OutFrame {
   }
 };
 
-/// Messages that have arrived, or never will. Whoever holds the session's lock hands them
-/// out of it: their `done` is the user's, and the memory that they keep alive may be too.
+/// Messages that have arrived, or never will. Whoever holds the session's lock hands
+/// them out of it: their `done` is the user's, and the memory that they keep alive may
+/// be too.
 using Finished = std::vector<std::shared_ptr<Outgoing>>;
 
 /// Not for two threads at once: its session has a lock.
 class SendQueue {
  public:
-  /// `theirs` is what the other side accepts. `checked`: whether frames carry a checksum of
-  /// their bytes.
+  /// `theirs` is what the other side accepts. `checked`: whether frames carry a
+  /// checksum of their bytes.
   void open(const Limits& theirs, bool checked);
 
   /// InvalidArgument for a message that the other side would refuse.
   void push(OutMessage&& message);
 
-  /// The next frame, or false if there is none that may go now: a frame that goes again,
-  /// else one of the small lane, else of the large one.
+  /// The next frame, or false if there is none that may go now: a frame that goes
+  /// again, else one of the small lane, else of the large one.
   bool next(OutFrame& out);
 
   /// Everything up to `sequence` has arrived. InvalidArgument if it was never sent.
@@ -93,7 +93,7 @@ class SendQueue {
   bool checked_ = true;
   LaneCredit small_credit_, large_credit_;
   std::deque<std::shared_ptr<Outgoing>> small_, large_;
-  std::deque<Sent> sent_;     // not acknowledged, in order
+  std::deque<Sent> sent_;      // not acknowledged, in order
   std::size_t unwritten_ = 0;  // the first of sent_ that this connection has not had
   std::uint64_t last_sequence_ = 0;
   std::size_t queued_bytes_ = 0;

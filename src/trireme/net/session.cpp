@@ -75,7 +75,23 @@ void Session::close() {
     if (ended_ || std::exchange(closing_, true))
       return;
   }
-  core_->reactor().post([self = shared_from_this()] { self->core_->start_leaving(self); });
+  core_->reactor().post(
+      [self = shared_from_this()] { self->core_->start_leaving(self); });
+}
+
+void Session::drop() {
+  const auto lose = [self = shared_from_this()] {
+    self->core_->lose(self, Ending::Closed, "dropped");
+  };
+  if (core_->reactor().in_thread() || ended())
+    return lose();
+  std::promise<void> lost;
+  auto done = lost.get_future();
+  core_->reactor().post([&] {
+    lose();
+    lost.set_value();
+  });
+  done.wait();
 }
 
 bool Session::ended() const {
@@ -113,7 +129,8 @@ void Session::let_go(const Inbox::Cost& cost) {
   const Limits& limits = core_->options().limits;
   const std::uint64_t window = cost.small ? limits.small_window : limits.large_window;
   const bool much = released_[lane] - released_told_[lane] >= window / 4;
-  // A large sender may be waiting for just this; a small one is told with the next frame.
+  // A large sender may be waiting for just this; a small one is told with the next
+  // frame.
   if (much || (!cost.small && held_[lane] == 0)) {
     ack_due_ = true;
     write_line();
@@ -187,9 +204,8 @@ std::span<std::byte> Session::begin(const Frame& frame, std::string header) {
   const Peer peer(shared_from_this());
   return inbox_.begin(
       frame, std::move(header), [&](const Envelope& envelope, std::size_t bytes) {
-        return core_->ask([&](Receiver& receiver) {
-          return receiver.place(peer, envelope, bytes);
-        });
+        return core_->ask(
+            [&](Receiver& receiver) { return receiver.place(peer, envelope, bytes); });
       });
 }
 
@@ -205,8 +221,10 @@ void Session::end(const Frame& frame) {
       break;
     default:
       throw InvalidArgument(text(
-          "[net] expected a greeting only at the start of a connection, got another from ",
-          name_, "; the peer does not keep to the protocol"));
+          "[net] expected a greeting only at the start of a connection, got another "
+          "from ",
+          name_,
+          "; the peer does not keep to the protocol"));
   }
   std::optional<InMessage> message;
   if (frame.is_data())
@@ -257,8 +275,8 @@ void Session::deliver(InMessage message) {
 
 bool Session::read() {
   const auto line = line_;
-  const auto turn = line->connection().read(
-      *this, core_->reactor().scratch(), kTurnBytes, mutex_);
+  const auto turn =
+      line->connection().read(*this, core_->reactor().scratch(), kTurnBytes, mutex_);
   heard_ = Clock::now();
   if (turn == Connection::Turn::More)
     core_->reactor().again(line->connection().stream().fd());

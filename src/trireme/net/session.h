@@ -20,8 +20,8 @@ namespace trireme::net {
 class Line;
 class NodeCore;
 
-/// One end of a session. Its queue and its line are under a lock, because any thread may
-/// send; what receives belongs to the I/O thread.
+/// One end of a session. Its queue and its line are under a lock, because any thread
+/// may send; what receives belongs to the I/O thread.
 class Session : public FrameSource,
                 public FrameSink,
                 public std::enable_shared_from_this<Session> {
@@ -36,6 +36,7 @@ class Session : public FrameSource,
 
   void send(OutMessage message);
   void close();
+  void drop();
   bool ended() const;
   std::string why() const;
   std::size_t queued_bytes() const;

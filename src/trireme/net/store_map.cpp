@@ -44,10 +44,10 @@ bool StoreMap::matches(std::string_view key, const StoreValue& expected) const {
 void StoreMap::check_set(std::string_view key, std::string_view value) const {
   check_store_key(key);
   check_store_value(value);
-  if (bytes_with(key, value) > limits_.total_bytes)
+  if (bytes_with(key, value) > most_bytes_)
     throw InvalidArgument(text(
         "[net] expected at most ",
-        limits_.total_bytes,
+        most_bytes_,
         " bytes in the store, got ",
         bytes_with(key, value),
         " with the key ",
@@ -57,6 +57,10 @@ void StoreMap::check_set(std::string_view key, std::string_view value) const {
 
 void StoreMap::set(std::string_view key, StoreValue value) {
   check_set(key, *value);
+  put(key, std::move(value));
+}
+
+void StoreMap::put(std::string_view key, StoreValue value) {
   bytes_ = bytes_with(key, *value);
   const auto found = entries_.lower_bound(key);
   if (found != entries_.end() && found->first == key)

@@ -16,7 +16,8 @@ namespace trireme::net {
 /// store writes it down in between. Not for two threads at once.
 class StoreMap {
  public:
-  explicit StoreMap(StoreLimits limits = {}) : limits_(limits) {}
+  explicit StoreMap(std::size_t most_bytes = StoreLimits().total_bytes)
+      : most_bytes_(most_bytes) {}
 
   /// The value, or null.
   StoreValue find(std::string_view key) const;
@@ -27,6 +28,8 @@ class StoreMap {
   /// Throws what set() would.
   void check_set(std::string_view key, std::string_view value) const;
   void set(std::string_view key, StoreValue value);
+  /// set() for what somebody has checked before, perhaps with other limits.
+  void put(std::string_view key, StoreValue value);
   bool erase(std::string_view key);
 
   /// Keys that begin so and come after `after` where it is given, at least one and else
@@ -48,7 +51,7 @@ class StoreMap {
  private:
   std::size_t bytes_with(std::string_view key, std::string_view value) const;
 
-  StoreLimits limits_;
+  std::size_t most_bytes_;
   std::map<std::string, StoreValue, std::less<>> entries_;
   std::size_t bytes_ = 0;
 };

@@ -38,7 +38,8 @@ class StoreTable {
   using Time = Deadline::Clock::time_point;
   using Outputs = std::vector<StoreOutput>;
 
-  explicit StoreTable(StoreLimits limits = {}) : limits_(limits), map_(limits) {}
+  explicit StoreTable(StoreLimits limits = {})
+      : limits_(limits), map_(limits.total_bytes) {}
 
   /// Does what is asked, and appends what that means for anybody. A wait is forgotten
   /// without an answer after `until`: its client has a clock too. Unwatch and Cancel

@@ -1,5 +1,5 @@
-// The engine over MPI: the conformance suite, and what is different here.
-#include "trireme/comm/mpi/mpi_engine.h"
+// MPI as a wire: the conformance suite over it, and what is different here.
+#include "trireme/comm/mpi/mpi_wire.h"
 
 #include <cstdlib>
 #include <thread>
@@ -38,20 +38,20 @@ const bool registered = [] {
   return true;
 }();
 
-TEST(MpiEngineProcs, IsTheBackendMpi) {
+TEST(MpiWireProcs, IsTheBackendMpi) {
   EXPECT_TRUE(registered);
   EXPECT_EQ(mpi_world().backend(), "mpi");
   EXPECT_EQ(mpi_world().allocate({2, 3}, at::kHalf).sizes(), at::IntArrayRef({2, 3}));
   mpi_world().engine().check();
 }
 
-TEST(MpiEngineProcs, HasNoWayBackAfterAFailure) {
+TEST(MpiWireProcs, HasNoWayBackAfterAFailure) {
   EXPECT_TRUE(contains(
       message_of<NotSupported>([] { mpi_world().renew(); }),
       "MPI has no way back: start the job again"));
 }
 
-TEST(MpiEngineProcs, MembersAreRanksOfTheWorld) {
+TEST(MpiWireProcs, MembersAreRanksOfTheWorld) {
   const Group& world = mpi_world();
   const Group reversed = world.split(0, -world.rank());
   const Group pair = reversed.split(reversed.rank() / 2);
@@ -60,7 +60,7 @@ TEST(MpiEngineProcs, MembersAreRanksOfTheWorld) {
 }
 
 // Async collectives on the group's thread while this thread sends and receives.
-TEST(MpiEngineProcs, CollectivesAndChannelsRunSideBySide) {
+TEST(MpiWireProcs, CollectivesAndChannelsRunSideBySide) {
   const Group& world = mpi_world();
   const int n = world.size();
   const int next = (world.rank() + 1) % n, before = (world.rank() + n - 1) % n;
@@ -85,7 +85,7 @@ TEST(MpiEngineProcs, CollectivesAndChannelsRunSideBySide) {
 }
 
 // Groups that share ranks, each with calls under way on its own thread.
-TEST(MpiEngineProcs, GroupsWorkAtTheSameTime) {
+TEST(MpiWireProcs, GroupsWorkAtTheSameTime) {
   const Group& world = mpi_world();
   const Group first = world.split(0), second = world.split(0, -world.rank());
   std::vector<at::Tensor> a, b;
@@ -101,6 +101,55 @@ TEST(MpiEngineProcs, GroupsWorkAtTheSameTime) {
   for (const auto& list : {a, b})
     for (const at::Tensor& each : list)
       EXPECT_EQ(each[9].item<float>(), static_cast<float>(world.size()));
+}
+
+void run_all(
+    const std::vector<testing::ConformanceCase>& cases, const MpiSetup& setup) {
+  const Group world = testing::tuned_world(setup);
+  for (const auto& one : cases) {
+    SCOPED_TRACE(one.name);
+    one.body(world);
+  }
+}
+
+// What is beyond the int of MPI's counts, at a size that a test can have.
+TEST(MpiWireProcs, CutsLongTransfers) {
+  const MpiSetup setup{.tuning = {.small_bytes = 0}, .transfer_bytes = 10007};
+  run_all(testing::reduction_cases(), setup);
+  run_all(testing::move_cases(), setup);
+}
+
+TEST(MpiWireProcs, AgreesByATreeAndCollectsEverything) {
+  const MpiSetup setup{.tuning = {.direct_ranks = 0, .small_bytes = size_t{1} << 28}};
+  run_all(testing::reduction_cases(), setup);
+  run_all(testing::move_cases(), setup);
+}
+
+TEST(MpiWireProcs, TransfersOfTwoRanksKeepTheirOrder) {
+  MpiRuntime& runtime = testing::mpi_runtime();
+  const Deadline deadline = Deadline::after(std::chrono::seconds(60));
+  const auto wire = MpiWire::root(
+      std::make_shared<MpiWorld>(
+          runtime, MpiSetup{.local_ranks = runtime.size(), .flight_folder = ""}),
+      deadline);
+  const int size = wire->size(), rank = wire->rank();
+  const int next = (rank + 1) % size, before = (rank + size - 1) % size;
+  std::vector<int64_t> out(50), in(50, -1);
+  wire->begin(signature({.kind = CollectiveKind::AllGather}), deadline);
+  std::vector<Wire::Transfer> coming;
+  for (size_t i = 0; i < out.size(); ++i) {
+    out[i] = rank * 1000 + static_cast<int64_t>(i);
+    coming.push_back(
+        wire->receive(before, reinterpret_cast<std::byte*>(&in[i]), sizeof in[i]));
+    wire->send(next, reinterpret_cast<const std::byte*>(&out[i]), sizeof out[i]);
+    wire->receive(before, nullptr, 0);  // nothing
+    wire->send(next, nullptr, 0);
+  }
+  wire->wait(coming[7]);
+  EXPECT_EQ(in[7], before * 1000 + 7);
+  wire->finish();
+  for (size_t i = 0; i < in.size(); ++i)
+    EXPECT_EQ(in[i], before * 1000 + static_cast<int64_t>(i));
 }
 
 }  // namespace

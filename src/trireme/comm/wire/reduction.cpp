@@ -1,77 +1,60 @@
 #include <algorithm>
 #include <cstring>
 
-#include "trireme/comm/mpi/mpi_collectives.h"
 #include "trireme/comm/reduction_call.h"
+#include "trireme/comm/wire/algorithms.h"
 
 namespace trireme::comm {
 namespace {
 
-/// A reduction over a communicator.
-struct MpiReduction : ReductionCall {
-  MpiReduction(MpiGroup& its_group, const Collective& call)
-      : ReductionCall(call, its_group.rank(), its_group.size()), group(its_group) {}
-  MpiGroup& group;
-  BufferPool& pool() const { return group.world().runtime().pool(); }
+/// A reduction over a wire.
+struct WireReduction : ReductionCall {
+  WireReduction(WireSteps& its_steps, const Collective& call)
+      : ReductionCall(call, its_steps.rank(), its_steps.size()), steps(its_steps) {}
+  WireSteps& steps;
 };
 
 // The value rides with the call itself.
-void reduce_inline(const MpiReduction& r) {
-  r.group.enter({r.input(), r.bytes()});
+void reduce_inline(const WireReduction& r) {
+  r.steps.enter({r.input(), r.bytes()});
   if (r.wanted())
-    r.reduce_all([&r](int k) { return r.group.payload(k); });
+    r.reduce_all([&r](int k) { return r.steps.payload(k); });
 }
 
 // Everybody who wants the result collects all values.
-void reduce_small(const MpiReduction& r) {
-  const auto count = static_cast<int>(r.bytes());
+void reduce_small(const WireReduction& r) {
   Buffer all;
   if (r.wanted())
-    all = r.pool().take(r.bytes() * static_cast<size_t>(r.size()));
-  if (r.root() < 0)
-    check_mpi(
-        MPI_Iallgather(
-            r.input(),
-            count,
-            MPI_BYTE,
-            all.data(),
-            count,
-            MPI_BYTE,
-            r.group.comm(),
-            r.group.request()),
-        "MPI_Iallgather");
-  else
-    check_mpi(
-        MPI_Igather(
-            r.input(),
-            count,
-            MPI_BYTE,
-            all.data(),
-            count,
-            MPI_BYTE,
-            r.root(),
-            r.group.comm(),
-            r.group.request()),
-        "MPI_Igather");
-  r.group.finish();
+    all = r.steps.take(r.bytes() * static_cast<size_t>(r.size()));
+  const auto place = [&](int k) {
+    return all.data() + static_cast<size_t>(k) * r.bytes();
+  };
+  if (r.root() < 0) {
+    gather_all(r.steps, {r.input(), r.bytes()}, all.data());
+    return r.reduce_all(place);
+  }
+  if (!r.wanted())
+    r.steps.send(r.root(), r.input(), r.bytes());
+  for (int i = 1; i < r.size() && r.wanted(); ++i)
+    r.steps.receive(r.steps.before(i), place(r.steps.before(i)), r.bytes());
+  r.steps.finish();
   if (r.wanted())
-    r.reduce_all(
-        [&](int k) { return all.data() + static_cast<size_t>(k) * r.bytes(); });
+    r.reduce_all([&](int k) { return k == r.rank() ? r.input() : place(k); });
 }
 
 /// A large reduction as a pipeline over chunks: while the ranks trade their shards of
 /// one chunk, they reduce those of the chunk before, and hand the results round.
 class ChunkPipeline {
  public:
-  explicit ChunkPipeline(const MpiReduction& reduction) : r_(reduction) {
+  explicit ChunkPipeline(const WireReduction& reduction) : r_(reduction) {
     const auto ranks = static_cast<size_t>(r_.size());
-    const size_t shard = r_.group.world().tuning().chunk_bytes / ranks /
-                         kShardAlignment * kShardAlignment;
+    const size_t shard =
+        r_.steps.tuning().chunk_bytes / ranks / kShardAlignment * kShardAlignment;
     shard_ = std::max(shard, kShardAlignment);
     // A chunk is what all ranks reduce of the result at once: in a scatter each has a
     // result of its own.
     chunk_ = r_.scatter() ? shard_ : shard_ * ranks;
-    scratch_ = r_.pool().take(shard_ * (2 * ranks + 1));
+    scratch_ = r_.steps.take(shard_ * (2 * ranks + 1));
   }
 
   void run() {
@@ -81,7 +64,7 @@ class ChunkPipeline {
         trade(t);
       if (t > 0)
         hand_round(t - 1, reduce(t - 1));
-      r_.group.finish();
+      r_.steps.finish();
     }
   }
 
@@ -101,15 +84,15 @@ class ChunkPipeline {
     const size_t half = chunk % 2 * static_cast<size_t>(r_.size());
     return scratch_.data() + (half + static_cast<size_t>(rank)) * shard_;
   }
-  int before(int i) const { return (r_.rank() + r_.size() - i) % r_.size(); }
-  int after(int i) const { return (r_.rank() + i) % r_.size(); }
+  int before(int i) const { return r_.steps.before(i); }
+  int after(int i) const { return r_.steps.after(i); }
 
   void trade(size_t chunk) {
     const size_t own = range(chunk, r_.rank()).bytes;
     for (int i = 1; i < r_.size(); ++i)
-      r_.group.receive(before(i), scratch(chunk, before(i)), own);
+      r_.steps.receive(before(i), scratch(chunk, before(i)), own);
     for (int i = 1; i < r_.size(); ++i)
-      r_.group.send(after(i), input(chunk, after(i)), range(chunk, after(i)).bytes);
+      r_.steps.send(after(i), input(chunk, after(i)), range(chunk, after(i)).bytes);
   }
 
   // Gives where the result is: in the output, or in our scratch if only the root wants
@@ -131,14 +114,14 @@ class ChunkPipeline {
       return;
     for (int i = 1; i < r_.size() && r_.wanted(); ++i) {
       const ByteRange theirs = range(chunk, before(i));
-      r_.group.receive(before(i), r_.output() + theirs.begin, theirs.bytes);
+      r_.steps.receive(before(i), r_.output() + theirs.begin, theirs.bytes);
     }
     for (int i = 1; i < r_.size(); ++i)
       if (r_.wanted_by(after(i)))
-        r_.group.send(after(i), result, range(chunk, r_.rank()).bytes);
+        r_.steps.send(after(i), result, range(chunk, r_.rank()).bytes);
   }
 
-  const MpiReduction& r_;
+  const WireReduction& r_;
   size_t shard_ = 0;
   size_t chunk_ = 0;
   Buffer scratch_;
@@ -146,16 +129,20 @@ class ChunkPipeline {
 
 }  // namespace
 
-void run_mpi_reduction(MpiGroup& group, const Collective& call) {
-  const MpiReduction reduction(group, call);
-  const size_t all = reduction.bytes() * static_cast<size_t>(group.size());
-  if (!reduction.scatter() && reduction.bytes() > 0 &&
-      reduction.bytes() <= MpiGroup::kPayload && group.carries_payload())
+void reduce_in_chunks(WireSteps& steps, const Collective& call) {
+  const WireReduction reduction(steps, call);
+  ChunkPipeline(reduction).run();
+}
+
+void run_wire_reduction(WireSteps& steps, const Collective& call) {
+  const WireReduction reduction(steps, call);
+  const size_t all = reduction.bytes() * static_cast<size_t>(steps.size());
+  if (!reduction.scatter() && reduction.bytes() > 0 && steps.carries(reduction.bytes()))
     return reduce_inline(reduction);
-  group.enter();
+  steps.enter();
   if (reduction.bytes() == 0)
     return;  // nothing to reduce, and perhaps no memory at all
-  if (!reduction.scatter() && all <= group.world().tuning().small_bytes)
+  if (!reduction.scatter() && all <= steps.tuning().small_bytes)
     return reduce_small(reduction);
   ChunkPipeline(reduction).run();
 }
