@@ -32,7 +32,7 @@ class LocalNet {
     bool sends = false;
     bool done = false;
     Deadline::Clock::time_point arrives{};  // on a link that takes its time
-    std::vector<std::byte> copy;  // of a last word, for which nobody waits
+    std::vector<std::byte> copy;            // of a last word, for which nobody waits
   };
   using OpPointer = std::shared_ptr<Op>;
   /// The group, who sends, and to whom, counted there.

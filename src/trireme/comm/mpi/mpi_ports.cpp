@@ -175,6 +175,11 @@ class MpiReceiver : public ReceivePort {
     return take(record);
   }
 
+  bool ready() override {
+    const PortGate::Turn turn = lane_->gate.try_enter();
+    return turn && has_come();
+  }
+
   std::optional<Message> try_receive() override {
     const PortGate::Turn turn = lane_->gate.try_enter();
     if (!turn || !has_come())
