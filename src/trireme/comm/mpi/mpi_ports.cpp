@@ -191,11 +191,14 @@ class MpiReceiver : public ReceivePort {
  private:
   // A message that has begun to come in stays with the channel if the caller gives up.
   bool has_come() {
+    if (lane_->arrived)
+      return true;
     if (lane_->request == MPI_REQUEST_NULL && !start_receiving())
       return false;
     int done = 0;
     check_mpi(MPI_Test(&lane_->request, &done, MPI_STATUS_IGNORE), "MPI_Test");
-    return done != 0;
+    lane_->arrived = done != 0;
+    return lane_->arrived;
   }
 
   bool start_receiving() {
@@ -227,6 +230,7 @@ class MpiReceiver : public ReceivePort {
 
   Message take(FlightRecorder::Record& record) {
     Buffer buffer = std::move(lane_->incoming);
+    lane_->arrived = false;
     const std::span<std::byte> bytes = buffer.bytes();
     record.set_what(bytes.size());
     ++lane_->taken.messages;
