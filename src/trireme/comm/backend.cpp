@@ -6,6 +6,7 @@
 #include "trireme/comm/local/local_world.h"
 #include "trireme/comm/mpi/mpi_backend.h"
 #include "trireme/comm/shm/shm_world.h"
+#include "trireme/comm/tcp/tcp_backend.h"
 #include "trireme/core/error.h"
 #include "trireme/core/escape.h"
 
@@ -25,7 +26,10 @@ std::shared_ptr<Engine> start_none(const BackendContext& context) {
 struct Registry {
   std::mutex mutex;
   std::map<std::string, BackendFactory> factories{
-      {"mpi", start_mpi}, {"none", start_none}, {"shm", start_shm}};
+      {"mpi", start_mpi},
+      {"none", start_none},
+      {"shm", start_shm},
+      {"tcp", start_tcp}};
 };
 
 Registry& registry() {
