@@ -290,6 +290,13 @@ TEST(Node, StrangersAreRefusedWithAReason) {
       "");
 }
 
+TEST(Node, DoesNotTalkToItself) {
+  TwoNodes nodes;
+  EXPECT_THROW(
+      nodes.server->connect("server", nodes.server->addresses()[0], soon()),
+      InvalidArgument);
+}
+
 TEST(Node, PlainBytesNeverLeaveTheMachine) {
   Recorder recorder;
   NodeOptions options{

@@ -26,10 +26,7 @@ std::shared_ptr<Engine> start_none(const BackendContext& context) {
 struct Registry {
   std::mutex mutex;
   std::map<std::string, BackendFactory> factories{
-      {"mpi", start_mpi},
-      {"none", start_none},
-      {"shm", start_shm},
-      {"tcp", start_tcp}};
+      {"mpi", start_mpi}, {"none", start_none}, {"shm", start_shm}, {"tcp", start_tcp}};
 };
 
 Registry& registry() {

@@ -87,6 +87,11 @@ Peer NodeCore::connect(
         "[net] expected connect() on a thread of the program's own, got the I/O "
         "thread; "
         "do not call it from a Receiver");
+  if (name == options_.name)
+    throw InvalidArgument(text(
+        "[net] expected the name of another node, got ",
+        in_quotes(name),
+        ", which is this one's own; a node does not talk to itself"));
   const auto session =
       std::make_shared<Session>(shared_from_this(), name, random_session_id());
   session->endpoints = resolve(address);

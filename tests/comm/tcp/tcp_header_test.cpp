@@ -9,7 +9,13 @@ namespace {
 
 TEST(TcpHeader, ComesBackAsItWas) {
   const TcpHeader header{
-      .group = 7, .number = 8, .tag = -3, .bytes = 9, .origin = 2, .timed_out = true, .why = "it ended"};
+      .group = 7,
+      .number = 8,
+      .tag = -3,
+      .bytes = 9,
+      .origin = 2,
+      .timed_out = true,
+      .why = "it ended"};
   const TcpHeader back = decode_tcp_header(encode(header));
   EXPECT_EQ(back.group, 7u);
   EXPECT_EQ(back.number, 8u);

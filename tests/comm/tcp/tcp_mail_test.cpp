@@ -1,15 +1,16 @@
 #include "trireme/comm/tcp/tcp_mail.h"
 
-#include <gtest/gtest.h>
-
 #include <cstring>
+
+#include <gtest/gtest.h>
 
 #include "trireme/core/error.h"
 
 namespace trireme::comm {
 namespace {
 
-TcpTransferPtr transfer_of(uint64_t number, std::vector<std::byte>& memory, bool sends) {
+TcpTransferPtr transfer_of(
+    uint64_t number, std::vector<std::byte>& memory, bool sends) {
   return std::make_shared<TcpTransfer>(TcpTransfer{
       .group = 1,
       .peer = 2,
@@ -62,7 +63,8 @@ TEST(TcpMail, WhatDoesNotFitIsRefused) {
 TEST(TcpMail, LargeTransfersWaitForTheirReceiver) {
   TcpMail mail;
   std::vector<std::byte> memory(10);
-  const auto first = transfer_of(1, memory, true), second = transfer_of(2, memory, true);
+  const auto first = transfer_of(1, memory, true),
+             second = transfer_of(2, memory, true);
   EXPECT_FALSE(mail.may_send(first));
   EXPECT_EQ(mail.ready(1, 2, 1), first);
   EXPECT_EQ(mail.ready(1, 2, 2), nullptr);
@@ -72,7 +74,8 @@ TEST(TcpMail, LargeTransfersWaitForTheirReceiver) {
 TEST(TcpMail, WithdrawingTellsWhoseMemoryIsTouched) {
   TcpMail mail;
   std::vector<std::byte> memory(10);
-  const auto quiet = transfer_of(1, memory, false), busy = transfer_of(2, memory, false);
+  const auto quiet = transfer_of(1, memory, false),
+             busy = transfer_of(2, memory, false);
   mail.expect(quiet);
   mail.expect(busy);
   mail.place(1, 2, 2, 10);

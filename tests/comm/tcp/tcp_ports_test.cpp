@@ -2,9 +2,8 @@
 
 #include <thread>
 
-#include <gtest/gtest.h>
-
 #include <ATen/ATen.h>
+#include <gtest/gtest.h>
 
 #include "tcp_ranks.h"
 #include "trireme/comm/channel.h"

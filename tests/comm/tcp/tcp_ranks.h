@@ -38,7 +38,8 @@ struct TcpRanks {
 };
 
 /// Runs `body` on every rank.
-inline void run_tcp(const TcpRanks& how, const std::function<void(const Group&)>& body) {
+inline void run_tcp(
+    const TcpRanks& how, const std::function<void(const Group&)>& body) {
   const auto store = std::make_shared<net::MemoryStore>();
   std::vector<std::unique_ptr<LocalWorld>> inner;
   std::vector<int> host_of, host_index;
@@ -47,12 +48,14 @@ inline void run_tcp(const TcpRanks& how, const std::function<void(const Group&)>
     inner.push_back(std::make_unique<LocalWorld>(
         size, HostPlace{.first_rank = first, .ranks_in_all = how.ranks()}));
     host_index.insert(
-        host_index.end(), static_cast<size_t>(size), static_cast<int>(inner.size()) - 1);
+        host_index.end(),
+        static_cast<size_t>(size),
+        static_cast<int>(inner.size()) - 1);
     host_of.insert(host_of.end(), static_cast<size_t>(size), first);
   }
   const auto join = [&](int rank, const Deadline& deadline) -> std::shared_ptr<Engine> {
-    auto flat = std::make_shared<WireEngine>(
-        TcpWire::root(how.setup(rank, store), deadline));
+    auto flat =
+        std::make_shared<WireEngine>(TcpWire::root(how.setup(rank, store), deadline));
     if (inner.size() == 1)
       return flat;
     const auto at = static_cast<size_t>(rank);

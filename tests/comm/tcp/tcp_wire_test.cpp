@@ -1,9 +1,9 @@
-// The wire over tcp: the conformance suite, flat and between hosts, plain and under TLS.
+// The wire over tcp: the conformance suite, flat and between hosts, plain and under
+// TLS.
 #include "trireme/comm/tcp/tcp_wire.h"
 
-#include <gtest/gtest.h>
-
 #include <ATen/ATen.h>
+#include <gtest/gtest.h>
 
 #include "tcp_ranks.h"
 #include "trireme/comm/channel.h"
@@ -74,21 +74,23 @@ TEST(TcpWireRanks, GroupsDoNotStandInEachOthersWay) {
 }
 
 TEST(TcpWireRanks, ATimeoutTakesItsTransfersBack) {
-  run_tcp({.hosts = {2}, .timeout = std::chrono::milliseconds(400)}, [](const Group& world) {
-    auto memory = std::make_unique<at::Tensor>(at::ones({1'000'000}));
-    if (world.rank() == 1) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(1500));
-      EXPECT_ANY_THROW(world.engine().check());
-      return;
-    }
-    try {
-      all_reduce(world, *memory);
-      FAIL();
-    } catch (const TimeoutError& error) {
-      EXPECT_TRUE(contains(error.what(), "rank 1 did not come")) << error.what();
-    }
-    memory.reset();  // nobody touches it any more
-  });
+  run_tcp(
+      {.hosts = {2}, .timeout = std::chrono::milliseconds(400)},
+      [](const Group& world) {
+        auto memory = std::make_unique<at::Tensor>(at::ones({1'000'000}));
+        if (world.rank() == 1) {
+          std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+          EXPECT_ANY_THROW(world.engine().check());
+          return;
+        }
+        try {
+          all_reduce(world, *memory);
+          FAIL();
+        } catch (const TimeoutError& error) {
+          EXPECT_TRUE(contains(error.what(), "rank 1 did not come")) << error.what();
+        }
+        memory.reset();  // nobody touches it any more
+      });
 }
 
 }  // namespace

@@ -1,8 +1,8 @@
 #include "trireme/comm/tcp/tcp_world.h"
 
-#include <gtest/gtest.h>
-
 #include <thread>
+
+#include <gtest/gtest.h>
 
 #include "tcp_ranks.h"
 #include "trireme/comm/collectives.h"
@@ -19,14 +19,16 @@ TEST(TcpWorld, WhoDoesNotComeIsNamed) {
   const TcpRanks how{.hosts = {4}};
   std::thread second([&] {
     EXPECT_THROW(
-        TcpWorld::join(how.setup(2, store), Deadline::after(std::chrono::milliseconds(300))),
+        TcpWorld::join(
+            how.setup(2, store), Deadline::after(std::chrono::milliseconds(300))),
         TimeoutError);
   });
   try {
-    TcpWorld::join(how.setup(0, store), Deadline::after(std::chrono::milliseconds(300)));
+    TcpWorld::join(
+        how.setup(0, store), Deadline::after(std::chrono::milliseconds(300)));
     ADD_FAILURE();
   } catch (const TimeoutError& error) {
-    EXPECT_TRUE(contains(error.what(), "1 and 3")) << error.what();
+    EXPECT_TRUE(contains(error.what(), "without ranks 1, 3")) << error.what();
   }
   second.join();
 }

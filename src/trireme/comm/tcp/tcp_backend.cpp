@@ -1,9 +1,8 @@
 #include "trireme/comm/tcp/tcp_backend.h"
 
-#include <sys/socket.h>
-
 #include <cctype>
 #include <cerrno>
+#include <sys/socket.h>
 
 #include "trireme/comm/flight_recorder.h"
 #include "trireme/comm/tcp/tcp_wire.h"

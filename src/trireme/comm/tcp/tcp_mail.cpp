@@ -10,7 +10,8 @@ namespace {
 
 // What comes may be shorter than what is expected only where both go at once.
 void check_size(const TcpTransfer& transfer, size_t bytes) {
-  if (bytes == transfer.bytes || (bytes < transfer.bytes && transfer.bytes <= kEagerBytes))
+  if (bytes == transfer.bytes ||
+      (bytes < transfer.bytes && transfer.bytes <= kEagerBytes))
     return;
   throw InvalidArgument(text(
       "[comm] expected ",

@@ -50,8 +50,8 @@ struct TcpCredit {
   uint64_t bytes = 0;
 };
 
-/// The state of one rank's world that its threads and the I/O thread share, under one lock.
-/// Its bell rings for whatever happens to a channel.
+/// The state of one rank's world that its threads and the I/O thread share, under one
+/// lock. Its bell rings for whatever happens to a channel.
 class TcpMail : public Doorbell {
  public:
   // -- transfers; from a rank's threads
@@ -60,15 +60,16 @@ class TcpMail : public Doorbell {
   bool expect(const TcpTransferPtr& transfer);
   /// Whether the receiver of a large transfer is ready; if not, it is kept until it is.
   bool may_send(const TcpTransferPtr& transfer);
-  /// Forgets transfers that are not done. Gives the peers whose sessions still touch their
-  /// memory: those must be dropped before it goes.
+  /// Forgets transfers that are not done. Gives the peers whose sessions still touch
+  /// their memory: those must be dropped before it goes.
   std::vector<int> withdraw(std::span<const TcpTransferPtr> transfers);
 
   // -- transfers; from the I/O thread
 
   /// Where the bytes of a transfer go, if somebody expects it.
   std::span<std::byte> place(uint32_t group, int peer, uint64_t number, size_t bytes);
-  /// They have come: to their place, or to `buffer`. InvalidArgument if they do not fit.
+  /// They have come: to their place, or to `buffer`. InvalidArgument if they do not
+  /// fit.
   void arrived(uint32_t group, int peer, uint64_t number, Buffer buffer);
   /// The receiver is ready; gives the transfer that has waited for it, if one has.
   TcpTransferPtr ready(uint32_t group, int peer, uint64_t number);
@@ -117,6 +118,12 @@ class TcpMail : public Doorbell {
   bool has_message_locked(const TcpChannelKey& key) const {
     const auto found = channels_.find(key);
     return found != channels_.end() && !found->second.messages.empty();
+  }
+  /// Whether the sender has closed its end, and messages before that are on their way:
+  /// large ones are slower than the word that it has left.
+  bool more_coming_locked(const TcpChannelKey& key, uint64_t taken) const {
+    const auto found = channels_.find(key);
+    return found != channels_.end() && found->second.closed_after > taken;
   }
   TcpCredit credit_locked(const TcpChannelKey& key) const {
     const auto found = channels_.find(key);

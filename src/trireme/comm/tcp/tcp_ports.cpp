@@ -28,7 +28,10 @@ namespace {
 constexpr auto kPortLook = std::chrono::milliseconds(50);
 
 /// Which end of which channel of which group.
-struct TcpChannelEnd {
+class TcpChannelEnd {
+ public:
+  TcpChannelEnd(std::shared_ptr<TcpWire> its_wire, int its_peer, int its_tag)
+      : wire(std::move(its_wire)), peer(its_peer), tag(its_tag) {}
   std::shared_ptr<TcpWire> wire;
   int peer = 0;  // in the group
   int tag = 0;
@@ -38,7 +41,8 @@ struct TcpChannelEnd {
   int rank() const { return wire->members()[static_cast<size_t>(peer)]; }
   ChannelPeer other() const { return {.rank = rank(), .tag = tag}; }
   TcpChannelKey key() const { return {wire->id(), rank(), tag}; }
-  FlightRecorder::Record record(FlightKind kind, uint64_t bytes, uint64_t number) const {
+  FlightRecorder::Record record(
+      FlightKind kind, uint64_t bytes, uint64_t number) const {
     return world().recorder().begin(
         {.kind = kind,
          .what = bytes,
@@ -48,22 +52,38 @@ struct TcpChannelEnd {
          .tag = tag});
   }
   /// Waits for the condition; false when the time is over. Throws what the world was
-  /// stopped by, and PeerError where the other end will never move again.
+  /// stopped by, and PeerError where the other end will never move again: it has left,
+  /// and had sent no more than `taken`.
   template <class Condition>
-  bool wait(const Deadline& deadline, const Condition& condition) const {
+  bool wait(
+      const Deadline& deadline, uint64_t taken, const Condition& condition) const {
     WaitBudget budget(deadline);
-    bool met = false, gone = false;
-    const auto over = [&] {
-      met = condition();
-      gone = mail().gone_locked(wire->id(), rank());
-      return met || gone;
-    };
+    bool met = false;
+    const auto over = [&] { return (met = condition()) || gone_locked(taken); };
     while (!mail().wait(kPortLook, over))
       if (!budget.charge())
         return false;
-    if (met)
-      return true;
+    if (!met) {
+      mail().check();
+      refuse_gone();
+    }
+    return true;
+  }
+  void check_there(uint64_t taken) const {
     mail().check();
+    bool gone = false;
+    mail().wait(
+        std::chrono::milliseconds(0), [&] { return gone = gone_locked(taken); });
+    if (gone)
+      refuse_gone();
+  }
+
+ private:
+  bool gone_locked(uint64_t taken) const {
+    return mail().gone_locked(wire->id(), rank()) &&
+           !mail().more_coming_locked(key(), taken);
+  }
+  [[noreturn]] void refuse_gone() const {
     throw PeerError(
         rank(),
         text(
@@ -71,9 +91,13 @@ struct TcpChannelEnd {
             rank(),
             " at the other end of the channel with tag ",
             tag,
-            ", but it has left the group; close channels before groups"));
+            ", but it has left the group; make every rank finish what the others wait "
+            "for before it closes the group"));
   }
 };
+
+/// What a sender takes from its peer: nothing.
+constexpr uint64_t kAll = ~uint64_t{0};
 
 class TcpSender : public SendPort {
  public:
@@ -92,16 +116,18 @@ class TcpSender : public SendPort {
     const PortGate::Turn turn = lane_->gate.enter(deadline);
     if (!turn)
       end_.world().time_out_channel(turn_missing_text(end_.other(), deadline));
-    auto record = end_.record(
-        FlightKind::Send, layout.total_bytes, lane_->sent.messages + 1);
-    end_.world().check();
+    auto record =
+        end_.record(FlightKind::Send, layout.total_bytes, lane_->sent.messages + 1);
     turn.set_waiting(true);
     const auto room = [&] {
       return fits(layout.total_bytes, end_.mail().credit_locked(end_.key()));
     };
-    if (!end_.wait(deadline, room))
+    if (!end_.wait(deadline, kAll, room))
       end_.world().time_out_channel(channel_full_text(
-          end_.other(), layout.total_bytes, fill(end_.mail().credit(end_.key())), deadline));
+          end_.other(),
+          layout.total_bytes,
+          fill(end_.mail().credit(end_.key())),
+          deadline));
     turn.set_waiting(false);
     post(message, layout, deadline);
     record.done();
@@ -112,11 +138,11 @@ class TcpSender : public SendPort {
   bool try_send(const Message& message) override {
     const MessageLayout layout = measure(message);
     const PortGate::Turn turn = lane_->gate.try_enter();
-    end_.world().check();
+    end_.check_there(kAll);
     if (!turn || !fits(layout.total_bytes, end_.mail().credit(end_.key())))
       return false;
-    auto record = end_.record(
-        FlightKind::Send, layout.total_bytes, lane_->sent.messages + 1);
+    auto record =
+        end_.record(FlightKind::Send, layout.total_bytes, lane_->sent.messages + 1);
     post(message, layout, Deadline::after(kConnect));
     record.done();
     return true;
@@ -166,7 +192,7 @@ class TcpReceiver : public ReceivePort {
     auto record = end_.record(FlightKind::Receive, 0, lane_->taken.messages + 1);
     turn.set_waiting(true);
     const auto here = [&] { return end_.mail().has_message_locked(end_.key()); };
-    if (!end_.wait(deadline, here))
+    if (!end_.wait(deadline, lane_->taken.messages, here))
       end_.world().time_out_channel(message_missing_text(
           end_.other(), lane_->taken.messages + 1, "it did not come", deadline));
     turn.set_waiting(false);
@@ -185,7 +211,7 @@ class TcpReceiver : public ReceivePort {
       return std::nullopt;
     std::optional<Buffer> buffer = end_.mail().take(end_.key());
     if (!buffer) {
-      end_.world().check();
+      end_.check_there(lane_->taken.messages);
       return std::nullopt;
     }
     auto record = end_.record(FlightKind::Receive, 0, lane_->taken.messages + 1);
@@ -233,17 +259,14 @@ std::unique_ptr<SendPort> TcpLanes::open_send(
   check_capacity(options);
   auto lane = open(sends_, to, tag);
   return std::make_unique<TcpSender>(
-      TcpChannelEnd{.wire = std::move(wire), .peer = to, .tag = tag},
-      std::move(lane),
-      options);
+      TcpChannelEnd(std::move(wire), to, tag), std::move(lane), options);
 }
 
 std::unique_ptr<ReceivePort> TcpLanes::open_receive(
     std::shared_ptr<TcpWire> wire, int from, int tag) {
   auto lane = open(receives_, from, tag);
   return std::make_unique<TcpReceiver>(
-      TcpChannelEnd{.wire = std::move(wire), .peer = from, .tag = tag},
-      std::move(lane));
+      TcpChannelEnd(std::move(wire), from, tag), std::move(lane));
 }
 
 }  // namespace trireme::comm

@@ -1,5 +1,5 @@
-// Channel ends over tcp: a message is encoded into one buffer, and received into one, of
-// which the tensors are views.
+// Channel ends over tcp: a message is encoded into one buffer, and received into one,
+// of which the tensors are views.
 #pragma once
 #include <map>
 #include <memory>

@@ -99,12 +99,13 @@ void TcpWire::await(const TcpTransfer& transfer) {
       break;
   // What has come counts, whatever has happened since.
   bool done = false;
-  world_->mail().wait(std::chrono::milliseconds(0), [&] { return done = transfer.done; });
+  world_->mail().wait(
+      std::chrono::milliseconds(0), [&] { return done = transfer.done; });
   if (!done)
-    give_up(transfer);
+    give_up();
 }
 
-void TcpWire::give_up(const TcpTransfer& transfer) {
+void TcpWire::give_up() {
   int gone = -1;
   std::vector<int> waited_for;
   world_->mail().wait(std::chrono::milliseconds(0), [&] {

@@ -38,7 +38,7 @@ class TcpWire : public Wire, public std::enable_shared_from_this<TcpWire> {
   Transfer keep(TcpTransferPtr transfer);
   const TcpTransfer* unreachable_locked() const;
   void await(const TcpTransfer& transfer);
-  [[noreturn]] void give_up(const TcpTransfer& transfer);
+  [[noreturn]] void give_up();
 
   std::shared_ptr<TcpWorld> world_;
   std::shared_ptr<WireWorld> shared_ = world_;

@@ -1,11 +1,10 @@
 #include "trireme/comm/tcp/tcp_world.h"
 
-#include <sys/mman.h>
-
 #include <algorithm>
 #include <cstring>
 #include <exception>
 #include <new>
+#include <sys/mman.h>
 
 #include "trireme/comm/tcp/tcp_header.h"
 #include "trireme/core/error.h"
@@ -17,6 +16,7 @@ namespace trireme::comm {
 namespace {
 
 constexpr std::string_view kNamePrefix = "rank-";
+constexpr std::chrono::milliseconds kDialLimit = std::chrono::seconds(10);
 
 std::string node_name(int rank) {
   return text(kNamePrefix, rank);
@@ -32,8 +32,7 @@ int rank_of(const net::Peer& peer, int size) {
 }
 
 net::OutMessage word(TcpKind kind, const TcpHeader& header) {
-  return {
-      .envelope = {.type = static_cast<uint16_t>(kind), .header = encode(header)}};
+  return {.envelope = {.type = static_cast<uint16_t>(kind), .header = encode(header)}};
 }
 
 // The message keeps the buffer that it is sent from.
@@ -96,10 +95,14 @@ void TcpWorld::meet(const Deadline& deadline) {
       *this);
   // Kept: the store may go before the last connection is made.
   net::PrefixStore here(text("world/", setup_.generation, "/"), setup_.store);
-  addresses_ = net::join(
-      here, size(), rank(), node_->addresses().front().text(), deadline);
-  if (size() > 1)
-    peer((rank() + 1) % size(), deadline);
+  addresses_ =
+      net::join(here, size(), rank(), node_->addresses().front().text(), deadline);
+  if (size() == 1)
+    return;
+  peer((rank() + 1) % size(), deadline);
+  // Nobody goes on, and perhaps leaves, before all have met their neighbours.
+  net::PrefixStore met(text("world/", setup_.generation, "/met/"), setup_.store);
+  net::join(met, size(), rank(), "", deadline);
 }
 
 TcpWorld::~TcpWorld() {
@@ -132,15 +135,35 @@ net::Peer TcpWorld::peer(int rank, const Deadline& deadline) {
   if (const auto known = known_peer(rank))
     return *known;
   mail_->check();
-  const net::Peer dialled = node_->connect(
-      node_name(rank),
-      net::Address::parse(addresses_[static_cast<size_t>(rank)]),
-      deadline);
+  const net::Peer dialled = dial(rank, deadline);
   const std::lock_guard lock(mutex_);
   auto& chosen = chosen_[static_cast<size_t>(rank)];
   if (!chosen)
     chosen = dialled;
   return chosen;
+}
+
+// All nodes listen since the start: who does not answer is gone.
+net::Peer TcpWorld::dial(int rank, const Deadline& deadline) {
+  const auto address = net::Address::parse(addresses_[static_cast<size_t>(rank)]);
+  const auto limit = std::min(
+      std::chrono::duration_cast<std::chrono::milliseconds>(deadline.remaining()),
+      kDialLimit);
+  try {
+    return node_->connect(node_name(rank), address, Deadline::after(limit));
+  } catch (const TimeoutError& error) {
+    throw PeerError(
+        rank,
+        text(
+            "[comm] expected rank ",
+            rank,
+            " at ",
+            address.text(),
+            ", but it has left its world or cannot be reached; look at its own output "
+            "(",
+            error.what(),
+            ")"));
+  }
 }
 
 void TcpWorld::joined(const net::Peer& peer) {
@@ -157,8 +180,8 @@ void TcpWorld::joined(const net::Peer& peer) {
 // -- transfers and messages out
 
 void TcpWorld::push(const net::Peer& peer, const TcpTransferPtr& transfer) {
-  net::OutMessage message = word(
-      TcpKind::Transfer, {.group = transfer->group, .number = transfer->number});
+  net::OutMessage message =
+      word(TcpKind::Transfer, {.group = transfer->group, .number = transfer->number});
   message.body.push_back({transfer->data, transfer->bytes});
   message.done = [mail = mail_, transfer](bool arrived) {
     if (arrived)
@@ -196,18 +219,19 @@ void TcpWorld::send_copy(
           TcpKind::Transfer, {.group = group, .number = number}, std::move(copy)));
 }
 
-void TcpWorld::start_receive(
-    const TcpTransferPtr& transfer, const Deadline& deadline) {
+void TcpWorld::start_receive(const TcpTransferPtr& transfer, const Deadline& deadline) {
   if (mail_->expect(transfer) || transfer->bytes <= kEagerBytes)
     return;
   peer(transfer->peer, deadline)
-      .send(word(
-          TcpKind::Ready, {.group = transfer->group, .number = transfer->number}));
+      .send(
+          word(TcpKind::Ready, {.group = transfer->group, .number = transfer->number}));
 }
 
 void TcpWorld::send_message(
     const TcpChannelKey& key, Buffer message, const Deadline& deadline) {
   const auto& [group, to, tag] = key;
+  if (to == rank())
+    return mail_->deliver(key, std::move(message));
   peer(to, deadline)
       .send(word_with(
           TcpKind::Message, {.group = group, .tag = tag}, std::move(message)));
@@ -215,6 +239,8 @@ void TcpWorld::send_message(
 
 void TcpWorld::send_credit(const TcpChannelKey& key, const TcpCredit& credit) {
   const auto& [group, to, tag] = key;
+  if (to == rank())
+    return mail_->set_credit(key, credit);
   // Who has sent something can be reached over the same session.
   if (const auto known = known_peer(to))
     known->send(word(
@@ -227,6 +253,8 @@ void TcpWorld::send_credit(const TcpChannelKey& key, const TcpCredit& credit) {
 
 void TcpWorld::send_closed(const TcpChannelKey& key, uint64_t messages) {
   const auto& [group, to, tag] = key;
+  if (to == rank())
+    return mail_->close_channel(key, messages);
   if (const auto known = known_peer(to))
     known->send(
         word(TcpKind::Closed, {.group = group, .number = messages, .tag = tag}));
@@ -245,7 +273,8 @@ void TcpWorld::withdraw(std::span<const TcpTransferPtr> transfers) {
     {
       const std::lock_guard lock(mutex_);
       sessions = {
-          chosen_[static_cast<size_t>(touched)], inbound_[static_cast<size_t>(touched)]};
+          chosen_[static_cast<size_t>(touched)],
+          inbound_[static_cast<size_t>(touched)]};
     }
     for (const net::Peer& session : sessions)
       if (session)
@@ -286,7 +315,8 @@ void TcpWorld::received(const net::Peer& peer, net::InMessage message) {
           push(*known, transfer);
       return;
     case TcpKind::Message:
-      return mail_->deliver({header.group, from, header.tag}, std::move(message.buffer));
+      return mail_->deliver(
+          {header.group, from, header.tag}, std::move(message.buffer));
     case TcpKind::Credit:
       return mail_->set_credit(
           {header.group, from, header.tag},
@@ -306,8 +336,7 @@ void TcpWorld::received(const net::Peer& peer, net::InMessage message) {
       "; run the same release of Trireme on all ranks"));
 }
 
-void TcpWorld::lost(
-    const net::Peer& peer, net::Ending ending, const std::string& why) {
+void TcpWorld::lost(const net::Peer& peer, net::Ending ending, const std::string& why) {
   const int from = rank_of(peer, size());
   if (from < 0 || ending == net::Ending::Closed)
     return;

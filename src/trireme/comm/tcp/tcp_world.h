@@ -74,13 +74,13 @@ class TcpWorld : public WireWorld, public net::Receiver {
   std::span<std::byte> place(
       const net::Peer& peer, const net::Envelope& envelope, size_t bytes) override;
   void received(const net::Peer& peer, net::InMessage message) override;
-  void lost(
-      const net::Peer& peer, net::Ending ending, const std::string& why) override;
+  void lost(const net::Peer& peer, net::Ending ending, const std::string& why) override;
 
  private:
   explicit TcpWorld(TcpSetup setup);
   void meet(const Deadline& deadline);
   net::Peer peer(int rank, const Deadline& deadline);
+  net::Peer dial(int rank, const Deadline& deadline);
   std::optional<net::Peer> known_peer(int rank);
   void push(const net::Peer& peer, const TcpTransferPtr& transfer);
   void fail(const Failure& failure, bool ours) noexcept;
