@@ -25,16 +25,20 @@ install(FILES "${PROJECT_SOURCE_DIR}/bench/peers/comm.py" "${PROJECT_SOURCE_DIR}
   DESTINATION "${CMAKE_INSTALL_DATADIR}/trireme/peers")
 
 # What each module needs of others, those of the modules below it included: whoever asks for a
-# component has to find that first. (MPI is found there if it can be; see TriremeConfig.cmake.in.)
+# component has to find that first. (MPI and OpenSSL are found there if they can be; see
+# TriremeConfig.cmake.in.)
 function(trireme_needs out target)
   set(needs "")
+  if(target MATCHES "^trireme(::|_)net$")
+    list(APPEND needs OpenSSL)
+  endif()
   get_target_property(links ${target} INTERFACE_LINK_LIBRARIES)
   foreach(link IN LISTS links)
     if(link MATCHES "^trireme(::|_)" AND TARGET ${link})
       trireme_needs(more ${link})
       list(APPEND needs ${more})
     endif()
-    foreach(package IN ITEMS Threads Libtorch OpenSSL)
+    foreach(package IN ITEMS Threads Libtorch)
       if(link MATCHES "${package}::")
         list(APPEND needs ${package})
       endif()

@@ -34,7 +34,7 @@ LAYERS = {
 LAYERS["bench"] = (tuple(module for module in LAYERS if module != "cli"), True)
 
 # cli holds two programs. The files of `trireme`, which starts without libtorch, by stem:
-LIBTORCH_FREE_CLI = {"doctor_front", "front", "machine_facts", "main", "output",
+LIBTORCH_FREE_CLI = {"doctor_front", "front", "keys", "machine_facts", "main", "output",
                      "rank_count", "run", "schedule", "schedule_check", "schedule_input",
                      "schedule_list", "schedule_options", "schedule_plan", "schedule_show",
                      "schedule_simulate", "schedule_words",

@@ -37,6 +37,7 @@ TEST(Front, HelpsWithAnExampleOfEachCommand) {
           "  trireme train\n",
           "  trireme sample --model",
           "  trireme run -n 4 -- ./program\n",
+          "  trireme keys job job.key\n",
           "  trireme bench comm",
           "  trireme doctor\n"})
       EXPECT_TRUE(has(outcome.out, part)) << part << " in\n" << outcome.out;

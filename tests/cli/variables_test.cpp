@@ -25,11 +25,17 @@ TEST(Variables, AreOnlyThoseOfTriremeAndItsNeighbours) {
 TEST(Variables, AllThatSomethingReadsAreKnown) {
   for (const char* name :
        {"TRIREME_BACKEND",
+        "TRIREME_CA_FILE",
+        "TRIREME_CERTIFICATE_FILE",
         "TRIREME_FLIGHT_DIR",
+        "TRIREME_JOB_KEY",
+        "TRIREME_JOB_KEY_FILE",
         "TRIREME_LOG",
         "TRIREME_PEERS",
         "TRIREME_PIP_ARGS",
+        "TRIREME_PRIVATE_KEY_FILE",
         "TRIREME_PYTHON",
+        "TRIREME_SECURITY",
         "TRIREME_TEXT",
         "TRIREME_TIMEOUT",
         "TRIREME_TORCH"}) {

@@ -159,8 +159,8 @@ template <class T>
                         : c.output == Output::LastSource ? in.size() - 1
                                                          : in.size();
   T* out = buffers[target].data() + c.offset;
-  reduce_kernel_of(c.isa, c.op, dtype)(
-      reinterpret_cast<std::byte*>(out), raw.data(), c.sources, c.count);
+  reduce_kernels_of(c.isa, c.op, dtype)
+      .reduce(reinterpret_cast<std::byte*>(out), raw.data(), c.sources, c.count);
   const auto failure = [&] {
     return ::testing::AssertionFailure()
            << to_string(c.isa) << " " << to_string(c.op) << " " << dtype_name(dtype)
@@ -186,7 +186,7 @@ void check_dtype(ScalarType dtype) {
   std::mt19937_64 random(42);
   for (const Isa isa : isas())
     for (const ReduceOp op : kOps) {
-      if (reduce_kernel_of(isa, op, dtype) == nullptr)
+      if (reduce_kernels_of(isa, op, dtype).reduce == nullptr)
         continue;
       for (const int sources : kSources)
         for (const size_t count : kCounts)
@@ -253,11 +253,12 @@ T reduced(ReduceOp op, ScalarType dtype, const std::vector<T>& values) {
       for (const auto& buffer : buffers)
         in.push_back(reinterpret_cast<const std::byte*>(buffer.data()));
       std::vector<T> out(count);
-      reduce_kernel_of(isa, op, dtype)(
-          reinterpret_cast<std::byte*>(out.data()),
-          in.data(),
-          static_cast<int>(values.size()),
-          count);
+      reduce_kernels_of(isa, op, dtype)
+          .reduce(
+              reinterpret_cast<std::byte*>(out.data()),
+              in.data(),
+              static_cast<int>(values.size()),
+              count);
       if (first)
         result = out[0];
       first = false;
@@ -445,10 +446,13 @@ TEST(ReduceKernel, HasWhatGoesTogether) {
     for (int number = 0; number < static_cast<int>(ScalarType::Undefined); ++number) {
       const auto dtype = static_cast<ScalarType>(number);
       for (const Isa isa : isas())
-        EXPECT_EQ(reduce_kernel_of(isa, op, dtype) != nullptr, should_exist(op, dtype))
+        EXPECT_EQ(
+            reduce_kernels_of(isa, op, dtype).reduce != nullptr,
+            should_exist(op, dtype))
             << to_string(isa) << " " << to_string(op) << " " << dtype_name(dtype);
       if (should_exist(op, dtype)) {
-        EXPECT_EQ(reduce_kernel(op, dtype), reduce_kernel_of(best_isa(), op, dtype));
+        EXPECT_EQ(
+            reduce_kernel(op, dtype), reduce_kernels_of(best_isa(), op, dtype).reduce);
         continue;
       }
       EXPECT_EQ(

@@ -15,7 +15,7 @@ from pathlib import Path
 SCRIPT = Path(__file__).resolve().parents[2] / "trireme"
 PLAIN_TOOLS = ("bash env dirname readlink mkdir rm cat grep tee tail tr awk flock sleep timeout").split()
 PACKAGES = ("g++ cmake ninja-build ccache libgtest-dev nlohmann-json3-dev libcli11-dev "
-            "libtomlplusplus-dev libopenmpi-dev openmpi-bin "
+            "libtomlplusplus-dev libopenmpi-dev openmpi-bin libssl-dev "
             "clang-format-14 python3 python3-venv").split()
 
 # Each fake writes its call to $BOX/calls, one line a call.

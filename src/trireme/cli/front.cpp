@@ -7,6 +7,7 @@
 #include <CLI/CLI.hpp>
 
 #include "trireme/cli/doctor_front.h"
+#include "trireme/cli/keys.h"
 #include "trireme/cli/output.h"
 #include "trireme/cli/run.h"
 #include "trireme/cli/run_torch.h"
@@ -47,6 +48,10 @@ constexpr std::array kCommands = {
         .name = "schedule",
         .does = "Show, check, simulate and choose pipeline schedules",
         .example = "trireme schedule show 1F1B --ranks 4 --microbatches 8"},
+    Command{
+        .name = "keys",
+        .does = "Make the keys that protect a job's connections",
+        .example = "trireme keys job job.key"},
     Command{
         .name = "bench",
         .does = "Measure Trireme beside PyTorch",
@@ -111,6 +116,7 @@ void add_doctor_options(CLI::App& sub, DoctorArguments& doctor) {
 // What the commands of this program were told.
 struct Arguments {
   DoctorArguments doctor;
+  KeysArguments keys;
   RunArguments run;
   ScheduleArguments schedule;
 };
@@ -128,6 +134,7 @@ void add_commands(CLI::App& app, Arguments& arguments) {
         ->group("Commands")
         ->footer(text("Example:\n  ", command.example));
   add_doctor_options(*app.get_subcommand("doctor"), arguments.doctor);
+  add_keys_options(*app.get_subcommand("keys"), arguments.keys);
   add_run_options(*app.get_subcommand("run"), arguments.run);
   add_schedule_options(*app.get_subcommand("schedule"), arguments.schedule);
 }
@@ -183,12 +190,13 @@ int parse_and_run(
   }
   if (app.got_subcommand("run"))
     return run_job(all.run, err);
+  const auto word_of = [&app](const char* command) {
+    return app.get_subcommand(command)->get_subcommands()[0]->get_name();
+  };
+  if (app.got_subcommand("keys"))
+    return run_keys(word_of("keys"), all.keys, out, err);
   if (app.got_subcommand("schedule"))
-    return run_schedule(
-        app.get_subcommand("schedule")->get_subcommands()[0]->get_name(),
-        all.schedule,
-        out,
-        err);
+    return run_schedule(word_of("schedule"), all.schedule, out, err);
   const bool flight = app.get_subcommand("doctor")->count("--flight") > 0;
   return run_doctor(all.doctor, program, flight, out, err);
 }

@@ -109,6 +109,25 @@ std::string expectation(
   return what;
 }
 
+// The parser alone would only say that a word is missing.
+[[noreturn]] void refuse_word(const CLI::App& app) {
+  std::vector<std::string> names;
+  std::string all;
+  for (const CLI::App* word : app.get_subcommands({})) {
+    names.push_back(word->get_name());
+    all += (all.empty() ? "" : ", ") + names.back();
+  }
+  const auto got = app.remaining();
+  throw CLI::RequiredError(
+      text(
+          "expected a command (",
+          all,
+          "), got ",
+          got.empty() ? "none" : in_quotes(got[0]),
+          got.empty() ? "" : did_you_mean(got[0], names)),
+      CLI::ExitCodes::RequiredError);
+}
+
 }  // namespace
 
 std::string labelled(const std::string& label, const std::string& value) {
@@ -124,6 +143,14 @@ std::string usage_error(const CLI::App* app, const CLI::Error& error) {
   }
   const std::string what = expectation(*asked, command, error.what());
   return text("trireme: [cli] ", escaped(what), "; see ", command, " --help\n");
+}
+
+void require_word(CLI::App& app) {
+  app.require_subcommand(0, 1);
+  app.parse_complete_callback([&app] {
+    if (app.get_subcommands().empty())
+      refuse_word(app);
+  });
 }
 
 }  // namespace trireme::cli

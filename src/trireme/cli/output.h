@@ -19,4 +19,8 @@ std::string labelled(const std::string& label, const std::string& value);
 /// CLI::App::failure_message.
 std::string usage_error(const CLI::App* app, const CLI::Error& error);
 
+/// Demands one of the subcommands of `app`, with an error that names them all, and the
+/// nearest where one was misspelt.
+void require_word(CLI::App& app);
+
 }  // namespace trireme::cli

@@ -3,10 +3,8 @@
 
 #include <CLI/CLI.hpp>
 
+#include "trireme/cli/output.h"
 #include "trireme/cli/schedule.h"
-#include "trireme/core/error.h"
-#include "trireme/core/escape.h"
-#include "trireme/core/nearest.h"
 
 namespace trireme::cli {
 namespace {
@@ -152,33 +150,10 @@ void add_check(CLI::App& schedule, ScheduleArguments& arguments) {
   check->footer("Example: trireme schedule check mine.csv --buffers rendezvous");
 }
 
-// The parser alone would only say that a word is missing.
-[[noreturn]] void refuse_word(const CLI::App& schedule) {
-  std::vector<std::string> names;
-  std::string all;
-  for (const CLI::App* word : schedule.get_subcommands({})) {
-    names.push_back(word->get_name());
-    all += (all.empty() ? "" : ", ") + names.back();
-  }
-  const auto got = schedule.remaining();
-  throw CLI::RequiredError(
-      text(
-          "expected a command (",
-          all,
-          "), got ",
-          got.empty() ? "none" : in_quotes(got[0]),
-          got.empty() ? "" : did_you_mean(got[0], names)),
-      CLI::ExitCodes::RequiredError);
-}
-
 }  // namespace
 
 void add_schedule_options(CLI::App& schedule, ScheduleArguments& arguments) {
-  schedule.require_subcommand(0, 1);
-  schedule.parse_complete_callback([&schedule] {
-    if (schedule.get_subcommands().empty())
-      refuse_word(schedule);
-  });
+  require_word(schedule);
   CLI::App* list = schedule.add_subcommand("list", "Name all schedules");
   add_format(*list, arguments, {"text", "json"});
   add_show(schedule, arguments);

@@ -29,8 +29,14 @@ constexpr std::array kKnown = {
     KnownVariable{
         "TRIREME_BACKEND", "comm::init(): the backend in place of the one that fits"},
     KnownVariable{
+        "TRIREME_CA_FILE", "net: the authority whose certificates connections take"},
+    KnownVariable{"TRIREME_CERTIFICATE_FILE", "net: the certificate of this worker"},
+    KnownVariable{
         "TRIREME_FLIGHT_DIR",
         "comm: the folder for flight records; set to nothing, none are written"},
+    KnownVariable{"TRIREME_JOB_KEY", "net: the key that all workers of a job share"},
+    KnownVariable{
+        "TRIREME_JOB_KEY_FILE", "net: the file of the key that all workers share"},
     KnownVariable{
         "TRIREME_LOG",
         "the log: levels, in general and by module",
@@ -42,10 +48,15 @@ constexpr std::array kKnown = {
         "TRIREME_PIP_ARGS",
         "the script ./trireme: more arguments for pip install torch"},
     KnownVariable{
+        "TRIREME_PRIVATE_KEY_FILE", "net: the key of this worker's certificate"},
+    KnownVariable{
         "TRIREME_PYTHON", "benches and tests beside PyTorch: the python that has it"},
     KnownVariable{
         "TRIREME_RANK_ROLL",
         "comm::init(): where the launcher tells which ranks have ended; it sets it"},
+    KnownVariable{
+        "TRIREME_SECURITY",
+        "net: insecure-loopback lets connections on this machine go unprotected"},
     KnownVariable{
         "TRIREME_TEXT",
         "trireme train: the folder of the text that it trains on without data.path"},

@@ -12,9 +12,10 @@
 namespace trireme::comm {
 namespace {
 
-// kind 4 bits, op 3, dtype 6, root + 1 13, count 38: exact for 8,191 ranks and for all
-// that fits in memory.
-constexpr int kOpShift = 4, kDtypeShift = 7, kRootShift = 13, kCountShift = 26;
+// kind 4 bits, op 3, dtype 6, root + 1 13, any order 1, count 37: exact for 8,191 ranks
+// and for all that fits in memory.
+constexpr int kOpShift = 4, kDtypeShift = 7, kRootShift = 13, kOrderShift = 26;
+constexpr int kCountShift = 27;
 constexpr uint64_t kRootMask = (1 << 13) - 1;
 
 constexpr std::array kKindNames = {
@@ -79,6 +80,8 @@ uint64_t signature(const Collective& call) {
   return static_cast<uint64_t>(call.kind) | static_cast<uint64_t>(call.op) << kOpShift |
          static_cast<uint64_t>(call.dtype) << kDtypeShift |
          static_cast<uint64_t>(call.root + 1) << kRootShift |
+         static_cast<uint64_t>(reduces(call.kind) ? call.order : SumOrder::Ranks)
+             << kOrderShift |
          static_cast<uint64_t>(call.count) << kCountShift;
 }
 
@@ -99,6 +102,8 @@ std::string describe(uint64_t packed) {
             ? " from rank "
             : " to rank ",
         root);
+  if ((packed >> kOrderShift & 1) != 0)
+    out += " in any order";
   return out;
 }
 

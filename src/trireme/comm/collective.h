@@ -12,6 +12,12 @@ namespace trireme::comm {
 /// How the ranks' values become one. Mean is a sum divided by the number of ranks.
 enum class ReduceOp : uint8_t { Sum, Mean, Min, Max, Product, BitAnd, BitOr };
 
+/// In which order a reduction takes the ranks' values. Ranks: in the order of the
+/// ranks, so that the result has the same bits on every backend and every number of
+/// hosts. Any: in the order that is fastest; the same on all ranks, but not with
+/// another number of hosts.
+enum class SumOrder : uint8_t { Ranks, Any };
+
 /// What the ranks do together. The uneven kinds and Split are made of several calls;
 /// they have names of their own, so that none of them can meet another call by mistake.
 enum class CollectiveKind : uint8_t {
@@ -35,8 +41,10 @@ struct Piece {
   size_t bytes = 0;
 };
 
-/// One collective call of one rank. Kind, op, dtype, root and count must be the same on
-/// all ranks: an engine checks that before it moves a byte.
+struct FoldStep;
+
+/// One collective call of one rank. Kind, op, dtype, root, count and order must be the
+/// same on all ranks: an engine checks that before it moves a byte.
 ///
 /// Reductions read give[0] and write take[0]; reduce_scatter gives size() equal parts
 /// in one piece. The others only move bytes: a rank gives nothing, one piece that all
@@ -50,8 +58,15 @@ struct Collective {
   int root = -1;
   /// Elements that a rank contributes: of the longest piece where pieces differ.
   int64_t count = 0;
+  SumOrder order = SumOrder::Ranks;
   std::span<const Piece> give;
   std::span<const Piece> take;
+  /// The signature of the call that this one is a part of, for errors: that is what
+  /// the user has called. Zero: of none.
+  uint64_t part_of = 0;
+  /// A reduce to a root that is one host's part of a reduction over several; see
+  /// reduce_kernel.h. The root gives what came before, everybody the number of ranks.
+  const FoldStep* fold = nullptr;
 };
 
 /// Whether a rank that gives has one piece a reader, rather than one for all.

@@ -139,7 +139,8 @@ Work reduce_in_place(
   Engine* engine = &group.engine();
   return group.in_order(
       order_of(options),
-      [=, op = options.op, flat = std::move(flat)](const Deadline& deadline) {
+      [=, op = options.op, order = group.options().order, flat = std::move(flat)](
+          const Deadline& deadline) {
         const Piece piece = flat.piece();
         const bool wanted = root < 0 || root == engine->rank();
         engine->run(
@@ -148,6 +149,7 @@ Work reduce_in_place(
              .dtype = flat.dtype(),
              .root = root,
              .count = flat.count(),
+             .order = order,
              .give = {&piece, 1},
              .take = {&piece, wanted ? size_t{1} : 0}},
             deadline);
@@ -192,7 +194,8 @@ Work reduce_scatter(
       {.kind = CollectiveKind::ReduceScatter,
        .op = options.op,
        .dtype = to.dtype(),
-       .count = to.count()},
+       .count = to.count(),
+       .order = group.options().order},
       {.from = {from}, .give = {from.piece()}, .to = {to}, .take = {to.piece()}});
 }
 

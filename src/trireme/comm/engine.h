@@ -41,6 +41,15 @@ class ReceivePort {
   virtual std::optional<Message> try_receive() = 0;
 };
 
+/// Why a world stops.
+struct Failure {
+  /// The rank, counted in the world, where the trouble began.
+  int origin = 0;
+  std::string why;
+  /// Whether everybody is to throw TimeoutError, rather than PeerError.
+  bool timed_out = false;
+};
+
 /// One rank's hold on a group of ranks. Calls of one engine come from one thread at a
 /// time and in the same order on every rank; Group sees to both. Channels are
 /// independent of that order, and of one another.
@@ -73,6 +82,8 @@ class Engine {
 
   /// Tells the world that this rank failed; every blocking call there throws PeerError.
   virtual void abort(const std::string& why) noexcept = 0;
+  /// The same for a failure that came in from elsewhere, and may be another rank's.
+  virtual void stop(const Failure& failure) noexcept { abort(failure.why); }
 
   /// Leaves a note of what this rank is at, for the errors of those who wait for it; an
   /// empty one takes it back. A backend may do without.

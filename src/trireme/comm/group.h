@@ -18,6 +18,9 @@ namespace trireme::comm {
 struct GroupOptions {
   /// How long a call on this group may take; TRIREME_TIMEOUT when it comes from init().
   std::chrono::milliseconds timeout = std::chrono::minutes(5);
+  /// Any gives up the promise that sums have the same bits on every number of hosts:
+  /// then a host sums its own ranks first, which takes fewer steps on many hosts.
+  SumOrder order = SumOrder::Ranks;
 };
 
 /// A set of ranks, seen from one of them. A cheap handle: copies are the same group. It

@@ -4,10 +4,10 @@
 
 namespace trireme::comm {
 
-ReduceKernel find_kernel_baseline(ReduceOp op, c10::ScalarType dtype);
+ReduceKernels find_kernels_baseline(ReduceOp op, c10::ScalarType dtype);
 #if defined(__x86_64__)
-ReduceKernel find_kernel_avx2(ReduceOp op, c10::ScalarType dtype);
-ReduceKernel find_kernel_avx512(ReduceOp op, c10::ScalarType dtype);
+ReduceKernels find_kernels_avx2(ReduceOp op, c10::ScalarType dtype);
+ReduceKernels find_kernels_avx512(ReduceOp op, c10::ScalarType dtype);
 #endif
 
 Isa best_isa() {
@@ -38,20 +38,28 @@ std::string to_string(Isa isa) {
   return "baseline";
 }
 
-ReduceKernel reduce_kernel_of(
+ReduceKernels reduce_kernels_of(
     [[maybe_unused]] Isa isa, ReduceOp op, c10::ScalarType dtype) {
 #if defined(__x86_64__)
   if (isa == Isa::Avx512)
-    return find_kernel_avx512(op, dtype);
+    return find_kernels_avx512(op, dtype);
   if (isa == Isa::Avx2)
-    return find_kernel_avx2(op, dtype);
+    return find_kernels_avx2(op, dtype);
 #endif
-  return find_kernel_baseline(op, dtype);
+  return find_kernels_baseline(op, dtype);
 }
 
-ReduceKernel reduce_kernel(ReduceOp op, c10::ScalarType dtype) {
-  const ReduceKernel kernel = reduce_kernel_of(best_isa(), op, dtype);
-  if (kernel == nullptr)
+c10::ScalarType partial_dtype(c10::ScalarType dtype) {
+  return dtype == c10::ScalarType::Half || dtype == c10::ScalarType::BFloat16
+             ? c10::ScalarType::Float
+             : dtype;
+}
+
+namespace {
+
+ReduceKernels best_kernels(ReduceOp op, c10::ScalarType dtype) {
+  const ReduceKernels kernels = reduce_kernels_of(best_isa(), op, dtype);
+  if (kernels.reduce == nullptr)
     throw InvalidArgument(text(
         "[comm] expected a reduction that ",
         dtype_name(dtype),
@@ -59,7 +67,17 @@ ReduceKernel reduce_kernel(ReduceOp op, c10::ScalarType dtype) {
         to_string(op),
         op == ReduceOp::Mean ? "; take the sum and divide, or convert to a float dtype"
                              : "; convert the tensor to a dtype that has it"));
-  return kernel;
+  return kernels;
+}
+
+}  // namespace
+
+ReduceKernel reduce_kernel(ReduceOp op, c10::ScalarType dtype) {
+  return best_kernels(op, dtype).reduce;
+}
+
+FoldKernel fold_kernel(ReduceOp op, c10::ScalarType dtype) {
+  return best_kernels(op, dtype).fold;
 }
 
 }  // namespace trireme::comm

@@ -3,8 +3,8 @@
 
 namespace trireme::comm {
 
-ReduceKernel find_kernel_avx512(ReduceOp op, c10::ScalarType dtype) {
-  return find_kernel(op, dtype);
+ReduceKernels find_kernels_avx512(ReduceOp op, c10::ScalarType dtype) {
+  return find_kernels(op, dtype);
 }
 
 }  // namespace trireme::comm

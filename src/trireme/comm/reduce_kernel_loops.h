@@ -235,6 +235,81 @@ void reduce_all(
   }
 }
 
+// ---- a part of the ranks
+// ------------------------------------------------------------------------
+
+// Items as what they are summed in, in the order in which they lie: partial sums travel
+// between hosts whose registers may differ.
+template <class Format>
+void widen(typename Format::One* to, const typename Format::Item* from, size_t count) {
+  for (size_t i = 0; i < count; ++i)
+    to[i] = Format::load_one(from + i);
+}
+
+#if defined(__F16C__)
+template <>
+inline void widen<Fp16>(float* to, const uint16_t* from, size_t count) {
+  size_t i = 0;
+  for (; i + Fp16::kMany <= count; i += Fp16::kMany)
+    _mm256_storeu_ps(to + i, Fp16::load(from + i));
+  for (; i < count; ++i)
+    to[i] = Fp16::load_one(from + i);
+}
+#endif
+
+template <class Format>
+void narrow(typename Format::Item* to, const typename Format::One* from, size_t count) {
+  for (size_t i = 0; i < count; ++i)
+    Format::store_one(to + i, from[i]);
+}
+
+#if defined(__F16C__)
+template <>
+inline void narrow<Fp16>(uint16_t* to, const float* from, size_t count) {
+  size_t i = 0;
+  for (; i + Fp16::kMany <= count; i += Fp16::kMany)
+    Fp16::store(to + i, _mm256_loadu_ps(from + i));
+  for (; i < count; ++i)
+    Fp16::store_one(to + i, from[i]);
+}
+#endif
+
+// A tile at a time, which stays in the first cache. `out` may be a source or what came
+// before, since a tile is read before it is written.
+template <class Format, class Op, bool kMean>
+void fold(
+    std::byte* out,
+    const FoldStep& step,
+    const std::byte* const* in,
+    int sources,
+    size_t count) {
+  using Item = typename Format::Item;
+  using One = typename Format::One;
+  constexpr size_t kTile = 2048 / sizeof(One);
+  One sum[kTile], next[kTile];
+  for (size_t at = 0; at < count; at += kTile) {
+    const size_t tile = count - at < kTile ? count - at : kTile;
+    int k = 0;
+    if (step.before != nullptr)
+      __builtin_memcpy(sum, step.before + at * sizeof(One), tile * sizeof(One));
+    else
+      widen<Format>(sum, reinterpret_cast<const Item*>(in[k++]) + at, tile);
+    for (; k < sources; ++k) {
+      widen<Format>(next, reinterpret_cast<const Item*>(in[k]) + at, tile);
+      for (size_t i = 0; i < tile; ++i)
+        sum[i] = Op::apply(sum[i], next[i]);
+    }
+    if constexpr (kMean)
+      if (step.ranks != 0)
+        for (size_t i = 0; i < tile; ++i)
+          sum[i] = sum[i] / static_cast<One>(step.ranks);
+    if (step.ranks != 0)
+      narrow<Format>(reinterpret_cast<Item*>(out) + at, sum, tile);
+    else
+      __builtin_memcpy(out + at * sizeof(One), sum, tile * sizeof(One));
+  }
+}
+
 // ---- the table
 // -----------------------------------------------------------------------------
 
@@ -248,54 +323,58 @@ void kernel(std::byte* out, const std::byte* const* in, int sources, size_t coun
       count);
 }
 
+/// The loops for one op over one format.
+template <class Format, class Op, bool kMean = false>
+constexpr ReduceKernels kKernels = {kernel<Format, Op, kMean>, fold<Format, Op, kMean>};
+
 template <class Format>
-ReduceKernel float_kernel(ReduceOp op) {
+ReduceKernels float_kernel(ReduceOp op) {
   switch (op) {
     case ReduceOp::Sum:
-      return kernel<Format, Add>;
+      return kKernels<Format, Add>;
     case ReduceOp::Mean:
-      return kernel<Format, Add, true>;
+      return kKernels<Format, Add, true>;
     case ReduceOp::Min:
-      return kernel<Format, Least>;
+      return kKernels<Format, Least>;
     case ReduceOp::Max:
-      return kernel<Format, Greatest>;
+      return kKernels<Format, Greatest>;
     case ReduceOp::Product:
-      return kernel<Format, Multiply>;
+      return kKernels<Format, Multiply>;
     default:
-      return nullptr;
+      return {};
   }
 }
 
 // Signed overflow wraps here as it does in torch: the unsigned type does the
 // arithmetic.
 template <class T, class Unsigned>
-ReduceKernel integer_kernel(ReduceOp op) {
+ReduceKernels integer_kernel(ReduceOp op) {
   switch (op) {
     case ReduceOp::Sum:
-      return kernel<Plain<Unsigned>, Add>;
+      return kKernels<Plain<Unsigned>, Add>;
     case ReduceOp::Product:
-      return kernel<Plain<Unsigned>, Multiply>;
+      return kKernels<Plain<Unsigned>, Multiply>;
     case ReduceOp::Min:
-      return kernel<Plain<T>, Least>;
+      return kKernels<Plain<T>, Least>;
     case ReduceOp::Max:
-      return kernel<Plain<T>, Greatest>;
+      return kKernels<Plain<T>, Greatest>;
     case ReduceOp::BitAnd:
-      return kernel<Plain<Unsigned>, And>;
+      return kKernels<Plain<Unsigned>, And>;
     case ReduceOp::BitOr:
-      return kernel<Plain<Unsigned>, Or>;
+      return kKernels<Plain<Unsigned>, Or>;
     default:
-      return nullptr;
+      return {};
   }
 }
 
-inline ReduceKernel bool_kernel(ReduceOp op) {
+inline ReduceKernels bool_kernel(ReduceOp op) {
   if (op == ReduceOp::Mean)
-    return nullptr;
+    return {};
   const bool any = op == ReduceOp::Sum || op == ReduceOp::Max || op == ReduceOp::BitOr;
-  return any ? kernel<Plain<uint8_t>, Or> : kernel<Plain<uint8_t>, And>;
+  return any ? kKernels<Plain<uint8_t>, Or> : kKernels<Plain<uint8_t>, And>;
 }
 
-inline ReduceKernel find_kernel(ReduceOp op, c10::ScalarType dtype) {
+inline ReduceKernels find_kernels(ReduceOp op, c10::ScalarType dtype) {
   switch (dtype) {
     case c10::ScalarType::Float:
       return float_kernel<Plain<float>>(op);
@@ -324,7 +403,7 @@ inline ReduceKernel find_kernel(ReduceOp op, c10::ScalarType dtype) {
     case c10::ScalarType::Bool:
       return bool_kernel(op);
     default:
-      return nullptr;
+      return {};
   }
 }
 

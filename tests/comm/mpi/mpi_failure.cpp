@@ -21,8 +21,17 @@ namespace {
 
 using std::chrono::seconds;
 
+bool two_hosts = false;
+
+// As it is, or as if every two ranks had a host of their own.
 Group join() {
-  return init({.backend = "mpi"});
+  if (!two_hosts)
+    return init({.backend = "mpi"});
+  const Environment variables = Environment::of_process();
+  LaunchEnv env = read_launch_env(variables);
+  env.local_rank = env.rank % 2;
+  env.local_world_size = 2;
+  return init(env, {.backend = "mpi", .timeout = read_timeout(variables)});
 }
 
 // Ends the process unless the job is stopped before: no test waits for ever.
@@ -115,6 +124,7 @@ int main(int argc, char** argv) {
       {"miss_start", miss_the_start},
       {"single", [] { start_with(MPI_THREAD_SINGLE); }},
       {"multiple", [] { start_with(MPI_THREAD_MULTIPLE); }}};
+  two_hosts = argc > 2 && argv[2] == std::string("hosts");
   try {
     ways.at(argc > 1 ? argv[1] : "")();
   } catch (const std::exception& error) {

@@ -24,8 +24,9 @@ def run(command, **variables):
     return done.returncode, time.monotonic() - start, done.stderr, done.stdout
 
 
-def run_job(way, ranks=2, **variables):
-    return run([MPIEXEC, "-n", str(ranks), PROGRAM, way], **variables)
+def run_job(way, ranks=2, hosts=False, **variables):
+    return run([MPIEXEC, "-n", str(4 if hosts else ranks), PROGRAM, way] + ["hosts"] * hosts,
+               **variables)
 
 
 class MpiFailure(unittest.TestCase):
@@ -75,6 +76,23 @@ class MpiFailure(unittest.TestCase):
         self.assertEqual(code, 0, errors)
         self.assertLess(took, 40)
         self.assertIn("leaves messages behind that nobody has received: 1", errors)
+
+    def test_on_two_hosts_abort_ends_the_job_with_its_reason(self):
+        self.expect_end("abort", "[comm] rank 1 of 4 stopped the world: rank 1 failed: the oar "
+                        "is broken", hosts=True)
+
+    def test_on_two_hosts_a_rank_that_does_not_come_is_named(self):
+        errors = self.expect_end("miss", "at all_reduce sum float32[3]", "within 700 ms, but "
+                                 "rank 1 did not come; look at", hosts=True)
+        self.assertNotIn("rank 0 did not come", errors)
+
+    def test_on_two_hosts_a_rank_that_throws_ends_the_job_after_main_had_its_say(self):
+        errors = self.expect_end("exception", "main caught: the oar is broken",
+                                 "[comm] rank 1 of 4 stopped the world", hosts=True)
+        self.assertLess(errors.index("main caught: the oar"), errors.index("stopped the world"))
+
+    def test_on_two_hosts_a_rank_that_dies_ends_the_job(self):
+        self.expect_end("die", hosts=True)
 
     def test_without_mpirun_it_says_what_to_do(self):
         code, _, errors, _ = run([PROGRAM, "join"], RANK="0", WORLD_SIZE="2", MASTER_PORT="29500")

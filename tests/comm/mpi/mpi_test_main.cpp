@@ -51,11 +51,24 @@ comm::MpiRuntime& mpi_runtime() {
   return comm::MpiRuntime::start({.deadline = Deadline::after(kTimeout)});
 }
 
-comm::Group tuned_world(const comm::MpiTuning& tuning) {
+comm::Group tuned_world(const comm::MpiSetup& setup) {
   const comm::BackendContext context{
       .env = read_launch_env(Environment::of_process()),
       .deadline = Deadline::after(kTimeout)};
-  return comm::Group(comm::start_mpi(context, tuning), {.timeout = kTimeout});
+  return comm::Group(comm::start_mpi(context, setup), {.timeout = kTimeout});
+}
+
+LaunchEnv on_hosts(const std::vector<int>& sizes) {
+  LaunchEnv env = read_launch_env(Environment::of_process());
+  int first = 0;
+  for (const int size : sizes) {
+    if (env.rank >= first && env.rank < first + size) {
+      env.local_rank = env.rank - first;
+      env.local_world_size = size;
+    }
+    first += size;
+  }
+  return env;
 }
 
 void run_mpi(int ranks, const RankBody& body) {

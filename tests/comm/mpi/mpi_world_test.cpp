@@ -31,9 +31,9 @@ TEST(MpiWorldProcs, KeepsAFlightRecord) {
 }
 
 TEST(MpiWorldProcs, HasDefaultsForPrograms) {
-  const MpiTuning tuning;
-  EXPECT_EQ(tuning.chunk_bytes % 64, 0U);
-  EXPECT_LE(tuning.transfer_bytes, size_t{INT_MAX});
+  const MpiSetup setup;
+  EXPECT_EQ(setup.tuning.chunk_bytes % 64, 0U);
+  EXPECT_LE(setup.transfer_bytes, size_t{INT_MAX});
 }
 
 }  // namespace

@@ -252,7 +252,7 @@ TEST(GroupStepsRanks, FailTogetherWhereOneHasNoMemoryForMoreStaging) {
 }
 
 TEST_F(StagingTest, RefusesWorkOnceTheWorldHasStopped) {
-  world_->stop(0, "over");
+  world_->stop({.why = "over"});
   EXPECT_THROW(steps_.begin({}, deadline_), PeerError);
 }
 

@@ -163,7 +163,7 @@ TEST_P(InPlaceRanks, NobodyLeavesWhileAPeerIsInItsMemory) {
     }
     PerRank<Place> places(2);
     ASSERT_TRUE(enter_with_place(steps, call, places));
-    steps.world().stop(0, "a test");
+    steps.world().stop({.why = "a test"});
     std::this_thread::sleep_for(std::chrono::milliseconds(120));
     const SharedMemory& memory = steps.memory();
     if (const std::byte* in = memory.at(places[1].input)) {
@@ -172,8 +172,8 @@ TEST_P(InPlaceRanks, NobodyLeavesWhileAPeerIsInItsMemory) {
     // The others' outputs are written in these two alone; else rank 1 writes its own
     // just now.
     std::byte* out = memory.at(places[1].output);
-    const bool shared = GetParam() == CollectiveKind::AllReduce ||
-                        GetParam() == CollectiveKind::Reduce;
+    const bool shared =
+        GetParam() == CollectiveKind::AllReduce || GetParam() == CollectiveKind::Reduce;
     if (out != nullptr && shared)
       *out = std::byte{0};
     inside = false;
@@ -198,7 +198,7 @@ TEST_P(InPlaceRanks, NobodyEntersAfterAPeerHasGivenUp) {
     const auto* group =
         steps.memory().as<GroupControl>(world.control().root_group.load());
     ASSERT_TRUE(eventually([&] { return group->meeting.arrivals.load() == 3; }));
-    world.stop(0, "a test");
+    world.stop({.why = "a test"});
     ASSERT_TRUE(eventually([&] { return gave_up.load(); }));
     PerRank<Place> places(2);
     EXPECT_THROW(enter_with_place(steps, call, places), PeerError);

@@ -137,8 +137,8 @@ TEST(World, PinnedRanksSpinWhereEachHasACoreOfItsOwn) {
 TEST(World, StopsForEverybodyWithTheFirstReason) {
   Crew crew;
   const auto a = crew.join(0), b = crew.join(1);
-  b->stop(1, "first");
-  a->stop(0, "second");
+  b->stop({.origin = 1, .why = "first"});
+  a->stop({.origin = 0, .why = "second"});
   for (const World* world : {a.get(), b.get()}) {
     try {
       world->check();
@@ -153,7 +153,7 @@ TEST(World, StopsForEverybodyWithTheFirstReason) {
 TEST(World, CutsAReasonThatIsTooLong) {
   Crew crew;
   const auto world = crew.join(0);
-  world->stop(0, std::string(5000, 'x'));
+  world->stop({.why = std::string(5000, 'x')});
   const auto what = message_of<PeerError>([&] { world->check(); });
   EXPECT_EQ(what, std::string(1011, 'x'));
 }
@@ -239,7 +239,7 @@ TEST(WorldRanks, OneOfThoseThatLeaveAtOnceIsTheLast) {
 TEST(WorldRanks, RenewsWhenAllHaveCome) {
   Crew crew;
   const auto a = crew.join(0), b = crew.join(1), c = crew.join(2);
-  b->stop(1, "leak");
+  b->stop({.origin = 1, .why = "leak"});
   uint64_t next[3] = {};
   std::vector<std::thread> threads;
   for (World* world : {a.get(), b.get(), c.get()})

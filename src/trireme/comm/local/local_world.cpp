@@ -9,8 +9,8 @@
 
 namespace trireme::comm {
 
-LocalWorld::LocalWorld(int size)
-    : size_(size), memory_(std::make_shared<HeapMemory>()) {
+LocalWorld::LocalWorld(int size, const HostPlace& place)
+    : size_(size), place_(place), memory_(std::make_shared<HeapMemory>()) {
   constexpr int kMost = 4096;
   if (size < 1 || size > kMost)
     throw InvalidArgument(text(
@@ -41,6 +41,7 @@ std::shared_ptr<Engine> LocalWorld::join(int rank, const Deadline& deadline) con
   return SharedEngine::root(
       {.rank = rank,
        .size = size_,
+       .place = place_,
        .memory = memory_,
        .control = control_,
        .recorder = std::move(recorder),

@@ -3,7 +3,9 @@
 #include <cctype>
 
 #include "trireme/comm/flight_recorder.h"
-#include "trireme/comm/mpi/mpi_engine.h"
+#include "trireme/comm/mpi/mpi_wire.h"
+#include "trireme/comm/wire/hosts.h"
+#include "trireme/comm/wire/wire_engine.h"
 #include "trireme/core/error.h"
 
 namespace trireme::comm {
@@ -46,18 +48,19 @@ bool has_mpi() {
 }
 
 std::shared_ptr<Engine> start_mpi(const BackendContext& context) {
-  return start_mpi(context, MpiTuning{});
+  return start_mpi(context, MpiSetup{});
 }
 
-std::shared_ptr<Engine> start_mpi(
-    const BackendContext& context, const MpiTuning& tuning) {
+std::shared_ptr<Engine> start_mpi(const BackendContext& context, MpiSetup setup) {
   MpiRuntime& runtime = MpiRuntime::start(context);
   check_same_world(context.env, runtime);
-  const MpiSetup setup{
-      .local_ranks = context.env.local_world_size,
-      .flight_folder = flight_folder(job_name(context.env)),
-      .tuning = tuning};
-  return MpiEngine::root(std::make_shared<MpiWorld>(runtime, setup), context.deadline);
+  setup.local_ranks = context.env.local_world_size;
+  setup.flight_folder = flight_folder(job_name(context.env));
+  auto flat = std::make_shared<WireEngine>(
+      MpiWire::root(std::make_shared<MpiWorld>(runtime, setup), context.deadline));
+  if (context.env.one_host())
+    return flat;
+  return join_hosts(context, std::move(flat));
 }
 
 }  // namespace trireme::comm

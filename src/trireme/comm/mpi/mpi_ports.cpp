@@ -4,6 +4,7 @@
 
 #include <ATen/Functions.h>
 
+#include "trireme/comm/mpi/mpi_wire.h"
 #include "trireme/core/error.h"
 
 namespace trireme::comm {
@@ -11,22 +12,21 @@ namespace {
 
 /// Which end of which channel of which group.
 struct MpiChannelEnd {
-  std::shared_ptr<MpiGroup> group;
-  uint32_t group_id = 0;
+  std::shared_ptr<MpiWire> wire;
   /// The rank at the other end, counted in the group.
   int peer = 0;
   int tag = 0;
 
-  MpiWorld& world() const { return group->world(); }
+  MpiWorld& world() const { return wire->world(); }
   ChannelPeer other() const {
-    return {.rank = group->members()[static_cast<size_t>(peer)], .tag = tag};
+    return {.rank = wire->members()[static_cast<size_t>(peer)], .tag = tag};
   }
   FlightRecorder::Record record(
       FlightKind kind, uint64_t bytes, uint64_t sequence) const {
     return world().recorder().begin(
         {.kind = kind,
          .what = bytes,
-         .group = group_id,
+         .group = wire->id(),
          .sequence = static_cast<uint32_t>(sequence),
          .peer = other().rank,
          .tag = tag});
@@ -114,7 +114,7 @@ class MpiSender : public SendPort {
   }
 
   void collect_credit() {
-    MPI_Comm comm = end_.group->comm();
+    MPI_Comm comm = end_.wire->comm();
     const int tag = credit_tag(end_.tag);
     // MPI takes in what has come in one look, and finds it in the next.
     for (int misses = 0; misses < 2;) {
@@ -140,7 +140,7 @@ class MpiSender : public SendPort {
     Buffer buffer = runtime.pool().take(layout.total_bytes);
     encode(message, layout, buffer.data());
     runtime.progress().send(
-        {.to = end_.peer, .tag = message_tag(end_.tag), .comm = end_.group->comm()},
+        {.to = end_.peer, .tag = message_tag(end_.tag), .comm = end_.wire->comm()},
         std::move(buffer),
         message_blocks(layout.total_bytes),
         runtime.block());
@@ -202,7 +202,7 @@ class MpiReceiver : public ReceivePort {
         MPI_Improbe(
             end_.peer,
             message_tag(end_.tag),
-            end_.group->comm(),
+            end_.wire->comm(),
             &there,
             &message,
             &status),
@@ -238,7 +238,7 @@ class MpiReceiver : public ReceivePort {
     Buffer credit = runtime.pool().take(sizeof(MpiCredit));
     std::memcpy(credit.data(), &lane_->taken, sizeof(MpiCredit));
     runtime.progress().send(
-        {.to = end_.peer, .tag = credit_tag(end_.tag), .comm = end_.group->comm()},
+        {.to = end_.peer, .tag = credit_tag(end_.tag), .comm = end_.wire->comm()},
         std::move(credit),
         sizeof(MpiCredit),
         MPI_BYTE);
@@ -256,8 +256,9 @@ MpiReceiveLane::~MpiReceiveLane() {
 }
 
 template <class Lane>
-std::shared_ptr<Lane> MpiLanes::open(LaneMap<Lane>& lanes, int peer, int tag) {
-  const int highest = highest_channel(group_->world().runtime().highest_tag());
+std::shared_ptr<Lane> MpiLanes::open(
+    MpiWire& wire, LaneMap<Lane>& lanes, int peer, int tag) {
+  const int highest = highest_channel(wire.world().runtime().highest_tag());
   if (tag < 0 || tag > highest)
     throw InvalidArgument(text(
         "[comm] expected a tag from 0 to ",
@@ -265,7 +266,7 @@ std::shared_ptr<Lane> MpiLanes::open(LaneMap<Lane>& lanes, int peer, int tag) {
         " on the backend \"mpi\", got ",
         tag,
         "; take a smaller one"));
-  group_->has_channels();
+  wire.has_channels();
   std::lock_guard lock(mutex_);
   auto& lane = lanes[{peer, tag}];
   if (!lane)
@@ -282,18 +283,21 @@ std::shared_ptr<Lane> MpiLanes::open(LaneMap<Lane>& lanes, int peer, int tag) {
 }
 
 std::unique_ptr<SendPort> MpiLanes::open_send(
-    int to, int tag, const ChannelOptions& options) {
+    std::shared_ptr<MpiWire> wire, int to, int tag, const ChannelOptions& options) {
   check_capacity(options);
+  auto lane = open(*wire, sends_, to, tag);
   return std::make_unique<MpiSender>(
-      MpiChannelEnd{.group = group_, .group_id = group_id_, .peer = to, .tag = tag},
-      open(sends_, to, tag),
+      MpiChannelEnd{.wire = std::move(wire), .peer = to, .tag = tag},
+      std::move(lane),
       options);
 }
 
-std::unique_ptr<ReceivePort> MpiLanes::open_receive(int from, int tag) {
+std::unique_ptr<ReceivePort> MpiLanes::open_receive(
+    std::shared_ptr<MpiWire> wire, int from, int tag) {
+  auto lane = open(*wire, receives_, from, tag);
   return std::make_unique<MpiReceiver>(
-      MpiChannelEnd{.group = group_, .group_id = group_id_, .peer = from, .tag = tag},
-      open(receives_, from, tag));
+      MpiChannelEnd{.wire = std::move(wire), .peer = from, .tag = tag},
+      std::move(lane));
 }
 
 }  // namespace trireme::comm

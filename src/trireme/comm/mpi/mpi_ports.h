@@ -10,10 +10,12 @@
 
 #include "trireme/comm/channel_text.h"
 #include "trireme/comm/engine.h"
-#include "trireme/comm/mpi/mpi_group.h"
+#include "trireme/comm/mpi/mpi_world.h"
 #include "trireme/comm/port_gate.h"
 
 namespace trireme::comm {
+
+class MpiWire;
 
 /// What the receiver tells the sender, counted from the start of the channel.
 struct MpiCredit {
@@ -42,24 +44,21 @@ struct MpiReceiveLane {
   MpiProgress* progress = nullptr;
 };
 
-/// The channels of one group that begin or end at this rank.
+/// The channels of one group that begin or end at this rank. `wire` is that group's.
 class MpiLanes {
  public:
-  explicit MpiLanes(std::shared_ptr<MpiGroup> group, uint32_t group_id)
-      : group_(std::move(group)), group_id_(group_id) {}
-
   /// InvalidArgument if this end is open already, or for a tag that MPI cannot have.
-  std::unique_ptr<SendPort> open_send(int to, int tag, const ChannelOptions& options);
-  std::unique_ptr<ReceivePort> open_receive(int from, int tag);
+  std::unique_ptr<SendPort> open_send(
+      std::shared_ptr<MpiWire> wire, int to, int tag, const ChannelOptions& options);
+  std::unique_ptr<ReceivePort> open_receive(
+      std::shared_ptr<MpiWire> wire, int from, int tag);
 
  private:
   template <class Lane>
   using LaneMap = std::map<std::pair<int, int>, std::shared_ptr<Lane>>;
   template <class Lane>
-  std::shared_ptr<Lane> open(LaneMap<Lane>& lanes, int peer, int tag);
+  std::shared_ptr<Lane> open(MpiWire& wire, LaneMap<Lane>& lanes, int peer, int tag);
 
-  std::shared_ptr<MpiGroup> group_;
-  uint32_t group_id_;
   std::mutex mutex_;
   LaneMap<MpiSendLane> sends_;
   LaneMap<MpiReceiveLane> receives_;

@@ -7,8 +7,8 @@
 #include <thread>
 #include <vector>
 
-#include "trireme/comm/mpi/buffer_pool.h"
 #include "trireme/comm/mpi/mpi_api.h"
+#include "trireme/core/buffer_pool.h"
 #include "trireme/core/deadline.h"
 
 namespace trireme::comm {

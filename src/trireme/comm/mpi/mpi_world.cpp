@@ -12,7 +12,7 @@ namespace {
 
 // The recorder finds a rank's ring among those of all; ours is the only one that is
 // ever touched, and the system gives memory to that one only.
-std::unique_ptr<FlightRecorder> make_recorder(
+std::shared_ptr<FlightRecorder> make_recorder(
     int rank, int size, const std::string& folder) {
   const size_t bytes = kFlightRingBytes * static_cast<size_t>(size);
   void* memory = ::mmap(
@@ -21,7 +21,7 @@ std::unique_ptr<FlightRecorder> make_recorder(
     throw std::bad_alloc();
   const std::shared_ptr<void> rings(
       memory, [bytes](void* start) { ::munmap(start, bytes); });
-  return std::make_unique<FlightRecorder>(
+  return std::make_shared<FlightRecorder>(
       static_cast<std::byte*>(rings.get()), rank, size, folder, rings);
 }
 
@@ -35,28 +35,34 @@ std::string stop_text(int rank, int size, std::string_view why) {
 }  // namespace
 
 MpiWorld::MpiWorld(MpiRuntime& runtime, const MpiSetup& setup)
-    : runtime_(runtime),
+    : WireWorld(
+          {.backend = "mpi",
+           .rank = runtime.rank(),
+           .size = runtime.size(),
+           .tuning = setup.tuning,
+           .recorder =
+               make_recorder(runtime.rank(), runtime.size(), setup.flight_folder)}),
+      runtime_(runtime),
       policy_(poll_policy(setup.local_ranks)),
-      tuning_(setup.tuning),
-      recorder_(make_recorder(runtime.rank(), runtime.size(), setup.flight_folder)),
+      transfer_bytes_(setup.transfer_bytes),
       exceptions_at_start_(std::uncaught_exceptions()) {}
 
 MpiWorld::~MpiWorld() {
   if (std::uncaught_exceptions() <= exceptions_at_start_)
     return;
   const std::string why = "left its world by an exception; see its own output";
-  recorder_->dump(rank(), why);
+  recorder().dump(rank(), why);
   runtime_.fail(stop_text(rank(), size(), why));
 }
 
 void MpiWorld::time_out_channel(const std::string& what) const {
   if (!timeout_noted_.exchange(true))
-    recorder_->dump(rank(), what);
+    recorder().dump(rank(), what);
   throw TimeoutError(what);
 }
 
 void MpiWorld::stop(const std::string& why) const noexcept {
-  recorder_->dump(rank(), why);
+  recorder().dump(rank(), why);
   runtime_.stop_job(stop_text(rank(), size(), why));
 }
 

@@ -13,6 +13,11 @@ namespace trireme::comm {
 /// all_reduce, reduce and reduce_scatter. The caller has called steps.begin().
 void run_reduction(GroupSteps& steps, const Collective& call);
 
+/// A reduce with call.fold: one host's part of a reduction over several.
+void run_fold(GroupSteps& steps, const Collective& call);
+/// The same for a group of one.
+void fold_alone(const Collective& call);
+
 /// Everything that only moves bytes: broadcast, gather, scatter, all_gather,
 /// all_to_all.
 void run_move(GroupSteps& steps, const Collective& call);

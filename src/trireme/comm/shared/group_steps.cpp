@@ -90,9 +90,9 @@ std::exception_ptr GroupSteps::share_staging(size_t half_bytes) {
       "[comm] expected ",
       2 * half_bytes,
       " bytes of shared memory on every rank of ",
-      group_text(members_, world_->size()),
+      world_->group_name(members_),
       ", but there are none on ",
-      rank_list(without),
+      rank_list(world_->names_of(without)),
       "; see what it says of it")));
 }
 
@@ -140,6 +140,7 @@ void GroupSteps::depart() {
 void GroupSteps::begin(const Collective& call, const Deadline& deadline) {
   world_->check();
   signature_ = signature(call);
+  shown_ = call.part_of != 0 ? call.part_of : signature_;
   deadline_ = &deadline;
   // Without memory for it all go on with what they have: the walk is only shorter.
   if (std::exchange(walked_through_, false) && half_bytes_ < most_half())
@@ -237,7 +238,7 @@ std::exception_ptr GroupSteps::trouble() const {
     return trouble;
   for (int peer = 0; peer < size(); ++peer)
     if (control_->slot(0, peer, size()).gone.load(std::memory_order_acquire) != 0) {
-      const int member = members_[static_cast<size_t>(peer)];
+      const int member = world_->name_of(members_[static_cast<size_t>(peer)]);
       return std::make_exception_ptr(PeerError(
           member,
           text(
@@ -258,7 +259,7 @@ std::string GroupSteps::notes_of(const std::vector<int>& ranks) const {
   for (const int rank : ranks) {
     const std::string note = world_->control().slot(rank).note.read();
     if (!note.empty() && ++count <= kMost)
-      notes += text("; rank ", rank, " says: ", escaped(note));
+      notes += text("; rank ", world_->name_of(rank), " says: ", escaped(note));
   }
   if (count > kMost)
     notes += text("; ", count - kMost, " more have left notes");
@@ -271,17 +272,17 @@ void GroupSteps::time_out() {
     if (slot_of(step_, peer).arrived.load(std::memory_order_relaxed) != step_)
       missing.push_back(members_[static_cast<size_t>(peer)]);
   const bool starting = stagings_.empty();
-  const std::string group = group_text(members_, world_->size());
+  const std::string group = world_->group_name(members_);
   world_->time_out(text(
       "[comm] expected ",
       size(),
       " ranks at ",
-      starting ? text("the start of ", group) : describe(signature_),
+      starting ? text("the start of ", group) : describe(shown_),
       starting ? "" : text(" (step ", step_, " of ", group, ")"),
       " within ",
       deadline_->allowed().count(),
       " ms, but ",
-      missing.empty() ? "no rank" : rank_list(missing),
+      missing.empty() ? "no rank" : rank_list(world_->names_of(missing)),
       missing.empty() ? " was missing any more" : " did not come",
       "; look at those ranks, or allow more time (TRIREME_TIMEOUT)",
       notes_of(missing)));
@@ -294,7 +295,7 @@ void GroupSteps::compare_calls() {
   // The ranks may have staged different amounts: begin again at the same place.
   used_[0] = used_[1] = 0;
   walked_through_ = false;
-  throw InvalidArgument(describe_mismatch(signatures, members_));
+  throw InvalidArgument(describe_mismatch(signatures, world_->names_of(members_)));
 }
 
 }  // namespace trireme::comm

@@ -75,6 +75,7 @@ class GroupSteps : private WaitGuard {
 
   int rank() const { return rank_; }
   int size() const { return static_cast<int>(members_.size()); }
+  /// Counted in `world`.
   const std::vector<int>& members() const { return members_; }
   World& world() const { return *world_; }
   SharedMemory& memory() const { return world_->memory(); }
@@ -141,6 +142,7 @@ class GroupSteps : private WaitGuard {
   uint32_t step_;
   uint32_t entered_ = 0;
   uint64_t signature_ = 0;
+  uint64_t shown_ = 0;  // what errors say of the call
   const Deadline* deadline_ = nullptr;
 };
 

@@ -16,7 +16,7 @@ FlightRecorder::Call flight_call(
       .what = bytes,
       .group = end.key.group,
       .sequence = sequence,
-      .peer = end.peer,
+      .peer = end.peer_name(),
       .tag = end.key.tag};
 }
 
@@ -118,7 +118,7 @@ bool RingSender::try_send(const Message& message) {
 void RingSender::send(const Message& message, const Deadline& deadline) {
   world().check();
   const MessageLayout layout = measure(message);
-  const ChannelPeer to{.rank = end_.peer, .tag = end_.key.tag};
+  const ChannelPeer to{.rank = end_.peer_name(), .tag = end_.key.tag};
   const PortGate::Turn turn = gate_.enter(deadline);
   if (!turn)
     time_out(turn_missing_text(to, deadline));
@@ -243,7 +243,7 @@ Message RingReceiver::receive(const Deadline& deadline) {
 }
 
 void RingReceiver::time_out(const Deadline& deadline, bool inside) const {
-  const ChannelPeer from{.rank = end_.peer, .tag = end_.key.tag};
+  const ChannelPeer from{.rank = end_.peer_name(), .tag = end_.key.tag};
   const std::string what =
       inside ? message_missing_text(
                    from,

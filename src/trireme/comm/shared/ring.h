@@ -49,8 +49,9 @@ struct ChannelEnd {
   std::shared_ptr<World> world;
   std::shared_ptr<ChannelDirectory> directory;
   ChannelKey key;
-  /// The rank at the other end, counted in the world.
+  /// The rank at the other end, counted in `world`.
   int peer = 0;
+  int peer_name() const { return world->name_of(peer); }
   /// Where a sender begins to count its messages; for tests of the wrap-around.
   uint32_t first_message = 0;
 };

@@ -5,10 +5,10 @@
 
 #include <ATen/Functions.h>
 
-#include "trireme/comm/share_rows.h"
 #include "trireme/comm/shared/algorithms.h"
 #include "trireme/comm/shared/block_ports.h"
 #include "trireme/comm/shared/reference_ports.h"
+#include "trireme/comm/split_wish.h"
 #include "trireme/core/error.h"
 
 namespace trireme::comm {
@@ -30,11 +30,8 @@ SharedEngine::SharedEngine(
       directory_(std::move(directory)),
       id_(seat.id),
       steps_(
-          std::move(world),
-          seat.control,
-          std::move(seat.members),
-          seat.rank,
-          deadline) {}
+          std::move(world), seat.control, std::move(seat.members), seat.rank, deadline),
+      names_(world_->names_of(steps_.members())) {}
 
 std::shared_ptr<SharedEngine> SharedEngine::root(
     WorldSetup setup, const Deadline& deadline) {
@@ -54,7 +51,7 @@ std::shared_ptr<SharedEngine> SharedEngine::root(
 void SharedEngine::run(const Collective& call, const Deadline& deadline) {
   if (size() == 1) {
     world_->check();
-    return take_own(call, 0);
+    return call.fold != nullptr ? fold_alone(call) : take_own(call, 0);
   }
   auto record = world_->recorder().begin(
       {.what = signature(call), .group = id_, .sequence = ++calls_});
@@ -66,7 +63,7 @@ void SharedEngine::run(const Collective& call, const Deadline& deadline) {
     case CollectiveKind::AllReduce:
     case CollectiveKind::Reduce:
     case CollectiveKind::ReduceScatter:
-      run_reduction(steps_, call);
+      call.fold != nullptr ? run_fold(steps_, call) : run_reduction(steps_, call);
       break;
     default:
       run_move(steps_, call);
@@ -77,48 +74,37 @@ void SharedEngine::run(const Collective& call, const Deadline& deadline) {
 std::shared_ptr<Engine> SharedEngine::split(
     int color, int key, const Deadline& deadline) {
   world_->memory().reclaim();
-  const auto gather = [&](std::vector<int64_t> row) {
-    return share_rows(*this, CollectiveKind::Split, std::move(row), deadline);
-  };
-  const auto wishes = gather({color, key});
-  const auto wish = [&wishes](int peer, size_t column) {
-    return wishes[2 * static_cast<size_t>(peer) + column];
-  };
-  std::vector<int> ranks;  // of this group, in the order of the new one
-  for (int peer = 0; peer < size(); ++peer)
-    if (wish(peer, 0) == color)
-      ranks.push_back(peer);
-  std::stable_sort(ranks.begin(), ranks.end(), [&wish](int a, int b) {
-    return wish(a, 1) < wish(b, 1);
-  });
-  Seat seat;
-  for (const int peer : ranks)
-    seat.members.push_back(members()[static_cast<size_t>(peer)]);
-  seat.rank =
-      static_cast<int>(std::find(ranks.begin(), ranks.end(), rank()) - ranks.begin());
+  const SplitWish wish = share_wishes(*this, color, key, deadline);
+  Seat seat{.rank = wish.rank};
+  for (const int peer : wish.ranks)
+    seat.members.push_back(steps_.members()[static_cast<size_t>(peer)]);
   std::exception_ptr no_memory;
   if (color >= 0 && seat.rank == 0)
     try {
       seat.control =
-          make_group_control(world_->memory(), static_cast<int>(ranks.size()));
+          make_group_control(world_->memory(), static_cast<int>(wish.ranks.size()));
       seat.id = world_->group_ids().next();
     } catch (...) {
       no_memory = std::current_exception();  // the others are on their way: tell them
     }
-  const auto offers = gather({static_cast<int64_t>(seat.control), seat.id});
+  const auto offers = share_rows(
+      *this,
+      CollectiveKind::Split,
+      {static_cast<int64_t>(seat.control), seat.id},
+      deadline);
   if (color < 0)
     return nullptr;
   if (no_memory)
     std::rethrow_exception(no_memory);
-  const auto leader = 2 * static_cast<size_t>(ranks[0]);
+  const auto leader = 2 * static_cast<size_t>(wish.ranks[0]);
   seat.control = static_cast<uint64_t>(offers[leader]);
   seat.id = static_cast<uint32_t>(offers[leader + 1]);
   if (seat.control == 0)
     throw InvalidArgument(text(
         "[comm] expected shared memory for the group that split() makes of ",
-        rank_list(seat.members),
+        rank_list(wish.members),
         ", but there is none on rank ",
-        seat.members[0],
+        wish.members[0],
         "; see what it says of it"));
   return std::shared_ptr<SharedEngine>(
       new SharedEngine(world_, directory_, std::move(seat), deadline));
@@ -129,7 +115,7 @@ ChannelEnd SharedEngine::channel_end(int from, int to, int peer, int tag) const 
       .world = world_,
       .directory = directory_,
       .key = {.group = id_, .from = from, .to = to, .tag = tag},
-      .peer = members()[static_cast<size_t>(peer)]};
+      .peer = steps_.members()[static_cast<size_t>(peer)]};
 }
 
 std::unique_ptr<SendPort> SharedEngine::open_send(
@@ -182,7 +168,7 @@ at::Tensor SharedEngine::allocate(
 }
 
 void SharedEngine::abort(const std::string& why) noexcept {
-  world_->stop(world_->rank(), why);
+  world_->stop({.origin = world_->name_of(world_->rank()), .why = why});
 }
 
 std::shared_ptr<Engine> SharedEngine::renew(const Deadline& deadline) {

@@ -23,8 +23,9 @@ class SharedEngine : public Engine {
   int rank() const override { return steps_.rank(); }
   int size() const override { return steps_.size(); }
   std::string backend() const override { return world_->setup().backend; }
-  const std::vector<int>& members() const override { return steps_.members(); }
+  const std::vector<int>& members() const override { return names_; }
   World& world() const { return *world_; }
+  const std::shared_ptr<World>& share_world() const { return world_; }
   void run(const Collective& call, const Deadline& deadline) override;
   std::shared_ptr<Engine> split(int color, int key, const Deadline& deadline) override;
   std::unique_ptr<SendPort> open_send(
@@ -32,6 +33,7 @@ class SharedEngine : public Engine {
   std::unique_ptr<ReceivePort> open_receive(int from, int tag) override;
   at::Tensor allocate(at::IntArrayRef sizes, const at::TensorOptions& options) override;
   void abort(const std::string& why) noexcept override;
+  void stop(const Failure& failure) noexcept override { world_->stop(failure); }
   void set_note(const std::string& note) noexcept override {
     world_->control().slot(world_->rank()).note.write(note);
   }
@@ -59,6 +61,7 @@ class SharedEngine : public Engine {
   std::shared_ptr<ChannelDirectory> directory_;
   uint32_t id_;
   GroupSteps steps_;
+  std::vector<int> names_;
   uint32_t calls_ = 0;
   bool renewed_ = false;
 };

@@ -60,11 +60,11 @@ World::World(WorldSetup setup)
 World::~World() {
   if (std::uncaught_exceptions() > exceptions_at_start_)
     stop(
-        rank(),
-        text(
-            "[comm] rank ",
-            rank(),
-            " left its world by an exception; see its own output"));
+        {.origin = name_of(rank()),
+         .why = text(
+             "[comm] rank ",
+             name_of(rank()),
+             " left its world by an exception; see its own output")});
   // The last to leave lets go of what was never received. A later generation shares the
   // memory, and still needs what it retired itself. Sequentially consistent: of two
   // that leave at once, one at least must see the other gone.
@@ -79,32 +79,56 @@ World::~World() {
     memory().forget_retired();
 }
 
-bool World::publish(
-    int origin, const std::string& reason, bool timed_out) const noexcept {
+std::vector<int> World::names_of(std::span<const int> ranks) const {
+  std::vector<int> names(ranks.begin(), ranks.end());
+  for (int& each : names)
+    each = name_of(each);
+  return names;
+}
+
+std::string World::group_name(std::span<const int> ranks) const {
+  return group_text(
+      names_of(ranks),
+      setup_.place.ranks_in_all > 0 ? setup_.place.ranks_in_all : size());
+}
+
+bool World::publish(const Failure& failure) const noexcept {
   std::lock_guard lock(stop_mutex_);  // several threads of this rank may fail at once
   if (control_->stopped_by.load(std::memory_order_acquire) != 0)
     return false;
   RankSlot& slot = control_->slot(rank());
-  slot.origin = origin;
-  slot.timed_out = timed_out ? 1 : 0;
-  std::strncpy(slot.reason, reason.c_str(), sizeof slot.reason - 1);
-  slot.reason[std::min(reason.size(), sizeof slot.reason - 1)] = 0;
+  slot.origin = failure.origin;
+  slot.timed_out = failure.timed_out ? 1 : 0;
+  std::strncpy(slot.reason, failure.why.c_str(), sizeof slot.reason - 1);
+  slot.reason[std::min(failure.why.size(), sizeof slot.reason - 1)] = 0;
   int32_t nobody = 0;
   return control_->stopped_by.compare_exchange_strong(
       nobody, rank() + 1, std::memory_order_acq_rel);
 }
 
-void World::stop(int origin, const std::string& reason, bool timed_out) const noexcept {
-  if (!publish(origin, reason, timed_out))
+void World::stop(const Failure& failure) const noexcept {
+  if (!publish(failure))
     return;
   // Who stops the world writes down what everybody did: some may be dead, or asleep.
   std::vector<int> everybody(static_cast<size_t>(size()));
   std::iota(everybody.begin(), everybody.end(), 0);
   dump_flight(everybody);
+  std::function<void(const Failure&)> tell;
+  {
+    std::lock_guard lock(stop_mutex_);
+    tell.swap(tell_stop_);
+  }
+  if (tell)
+    tell(failure);
+}
+
+void World::on_stop(std::function<void(const Failure&)> tell) {
+  std::lock_guard lock(stop_mutex_);
+  tell_stop_ = std::move(tell);
 }
 
 void World::time_out(const std::string& reason) const {
-  stop(rank(), reason, true);
+  stop({.origin = name_of(rank()), .why = reason, .timed_out = true});
   // Another rank may have been first, with a better reason.
   check();
   throw TimeoutError(reason);
@@ -127,10 +151,10 @@ std::exception_ptr World::trouble(std::span<const int> members) const {
   for (const int member : members)
     if (control_->slot(member).state.load(std::memory_order_acquire) == RankSlot::Left)
       return std::make_exception_ptr(PeerError(
-          member,
+          name_of(member),
           text(
               "[comm] expected rank ",
-              member,
+              name_of(member),
               " to take part, but it has left the world; make every rank call the same "
               "operations")));
   return nullptr;
@@ -172,18 +196,19 @@ void World::find_dead() const {
     if (peer == rank() || state == RankSlot::Left)
       continue;
     stop(
-        peer,
-        state == RankSlot::Absent
-            ? text(
-                  "[comm] expected rank ",
-                  peer,
-                  " to join the world, but its process has ended; see its own output")
-            : text(
-                  "[comm] expected rank ",
-                  peer,
-                  " to be alive, but its process (pid ",
-                  slot.pid,
-                  ") ended without leaving; see its own output"));
+        {.origin = name_of(peer),
+         .why = state == RankSlot::Absent
+                    ? text(
+                          "[comm] expected rank ",
+                          name_of(peer),
+                          " to join the world, but its process has ended; see its own "
+                          "output")
+                    : text(
+                          "[comm] expected rank ",
+                          name_of(peer),
+                          " to be alive, but its process (pid ",
+                          slot.pid,
+                          ") ended without leaving; see its own output")});
   }
 }
 
@@ -236,12 +261,12 @@ void World::await_renewal(uint32_t number, const Deadline& deadline) const {
           missing.begin(), end, [this](int peer) { return has_left(peer); });
     if (gone != end)
       error = std::make_exception_ptr(PeerError(
-          *gone,
+          name_of(*gone),
           text(
               "[comm] expected all ",
               size(),
               " ranks to renew the group, but rank ",
-              *gone,
+              name_of(*gone),
               " is gone; start the job again")));
     else if (!in_time)
       error = std::make_exception_ptr(TimeoutError(text(
@@ -250,7 +275,7 @@ void World::await_renewal(uint32_t number, const Deadline& deadline) const {
           " ranks to renew the group within ",
           deadline.allowed().count(),
           " ms, but ",
-          missing.empty() ? "no rank" : rank_list(missing),
+          missing.empty() ? "no rank" : rank_list(names_of(missing)),
           missing.empty() ? " was missing any more" : " did not come",
           "; renew again when all ranks can")));
   }
@@ -274,9 +299,9 @@ uint64_t World::renew(
     await_renewal(number, deadline);
   renewals_ = number;
   publish(
-      rank(),
-      "[comm] expected the renewed group, got the old one; use what renew() gave",
-      false);
+      {.origin = name_of(rank()),
+       .why = "[comm] expected the renewed group, got the old one; use what renew() "
+              "gave"});
   return next.load(std::memory_order_relaxed);
 }
 

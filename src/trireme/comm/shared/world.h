@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "trireme/comm/collective.h"
+#include "trireme/comm/engine.h"
 #include "trireme/comm/flight_recorder.h"
 #include "trireme/comm/group_id.h"
 #include "trireme/comm/shared/core_seats.h"
@@ -106,10 +107,20 @@ class PeerWatch {
   }
 };
 
+/// Where ranks have their place in a larger world, of which they are one host.
+struct HostPlace {
+  /// The larger world's rank of their first.
+  int first_rank = 0;
+  /// How many ranks that world has; zero: there is no larger one.
+  int ranks_in_all = 0;
+};
+
 /// Everything a rank needs to join a world.
 struct WorldSetup {
   int rank = 0;
   int size = 1;
+  /// Errors name ranks by it.
+  HostPlace place;
   std::shared_ptr<SharedMemory> memory;
   uint64_t control = 0;
   std::shared_ptr<PeerWatch> watch;
@@ -132,6 +143,11 @@ class World {
 
   int rank() const { return setup_.rank; }
   int size() const { return setup_.size; }
+  /// The rank by which errors name one of ours.
+  int name_of(int rank) const { return rank + setup_.place.first_rank; }
+  std::vector<int> names_of(std::span<const int> ranks) const;
+  /// "the world", "the group of ranks 1 and 3".
+  std::string group_name(std::span<const int> ranks) const;
   const WorldSetup& setup() const { return setup_; }
   SharedMemory& memory() const { return *setup_.memory; }
   FlightRecorder& recorder() const { return *setup_.recorder; }
@@ -154,13 +170,16 @@ class World {
 
   /// Stops the world; the first reason wins. Everybody throws PeerError, or
   /// TimeoutError if `timed_out`.
-  void stop(
-      int origin, const std::string& reason, bool timed_out = false) const noexcept;
+  void stop(const Failure& failure) const noexcept;
   /// Stops the world because a wait of ours ran out, and throws TimeoutError.
   [[noreturn]] void time_out(const std::string& reason) const;
   /// Writes this rank's flight record, once, because a message did not come in time.
   /// The world goes on: channels are independent of one another.
   void note_timeout(const std::string& reason) const;
+
+  /// Whom to tell when this rank is the first to stop the world: another world, of
+  /// which it is a part. Called once, from any thread; must not block.
+  void on_stop(std::function<void(const Failure&)> tell);
 
   /// Whether a rank has left, as it should.
   bool has_left(int peer) const;
@@ -177,7 +196,7 @@ class World {
 
  private:
   /// True if this was the first reason.
-  bool publish(int origin, const std::string& reason, bool timed_out) const noexcept;
+  bool publish(const Failure& failure) const noexcept;
   std::exception_ptr stopped() const;
   void find_dead() const;
   bool take_turn_to_look() const;
@@ -188,6 +207,7 @@ class World {
   WorldControl* control_;
   int exceptions_at_start_;
   mutable CoreSeats seats_;
+  mutable std::function<void(const Failure&)> tell_stop_;  // under stop_mutex_
   mutable std::mutex stop_mutex_;
   mutable std::mutex watch_mutex_;
   mutable Deadline::Clock::time_point next_watch_{};

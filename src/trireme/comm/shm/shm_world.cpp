@@ -26,6 +26,7 @@ WorldSetup place_in(
     const std::shared_ptr<Segment>& segment,
     std::shared_ptr<RegionMemory> memory,
     int rank,
+    const HostPlace& place,
     const std::string& flight_folder) {
   const SegmentHeader& header = segment->header();
   auto recorder = std::make_shared<FlightRecorder>(
@@ -33,6 +34,7 @@ WorldSetup place_in(
   return {
       .rank = rank,
       .size = header.stamp.size,
+      .place = place,
       .memory = std::move(memory),
       .control = header.control,
       .recorder = std::move(recorder),
@@ -40,17 +42,16 @@ WorldSetup place_in(
       .staging_bytes = header.staging_bytes};
 }
 
-}  // namespace
+/// Ranks as the segment counts them, and by what name they find it.
+struct ShmStart {
+  LaunchEnv env;
+  HostPlace place;
+  std::string flight_folder;
+  Deadline deadline;
+};
 
-std::shared_ptr<Engine> start_shm(const BackendContext& context) {
-  const LaunchEnv& env = context.env;
-  if (!env.one_host())
-    throw InvalidArgument(text(
-        "[comm] expected all ranks on one host for the backend \"shm\", got ",
-        env.local_world_size,
-        " of ",
-        env.world_size,
-        " here; take the backend \"mpi\""));
+std::shared_ptr<SharedEngine> start(const ShmStart& start) {
+  const LaunchEnv& env = start.env;
   constexpr int kMostRanks = 2048;
   if (env.world_size > kMostRanks)
     throw InvalidArgument(text(
@@ -70,18 +71,18 @@ std::shared_ptr<Engine> start_shm(const BackendContext& context) {
     segment->claim(0);
     segment->publish(name);
   } else {
-    segment = Segment::attach(name, env.rank, env.world_size, context.deadline, roll);
+    segment = Segment::attach(name, env.rank, env.world_size, start.deadline, roll);
     memory = std::make_shared<RegionMemory>(segment, env.rank);
   }
   WorldSetup setup =
-      place_in(segment, std::move(memory), env.rank, flight_folder(name));
+      place_in(segment, std::move(memory), env.rank, start.place, start.flight_folder);
   setup.watch = std::make_shared<ProcessWatch>(segment, roll);
   try {
-    auto engine = SharedEngine::root(std::move(setup), context.deadline);
+    auto engine = SharedEngine::root(std::move(setup), start.deadline);
     // Everybody has mapped it: without a name it cannot outlive the ranks.
     segment->unlink();
     // A rank that joins once more at once must not find the old name.
-    engine->run({.kind = CollectiveKind::Barrier}, context.deadline);
+    engine->run({.kind = CollectiveKind::Barrier}, start.deadline);
     return engine;
   } catch (...) {
     remove_stale_segments();  // rank 0 may have died and left the name
@@ -89,12 +90,41 @@ std::shared_ptr<Engine> start_shm(const BackendContext& context) {
   }
 }
 
+}  // namespace
+
+std::shared_ptr<Engine> start_shm(const BackendContext& context) {
+  const LaunchEnv& env = context.env;
+  if (!env.one_host())
+    throw InvalidArgument(text(
+        "[comm] expected all ranks on one host for the backend \"shm\", got ",
+        env.local_world_size,
+        " of ",
+        env.world_size,
+        " here; take the backend \"mpi\""));
+  return start(
+      {.env = env,
+       .flight_folder = flight_folder(segment_name(env)),
+       .deadline = context.deadline});
+}
+
+std::shared_ptr<SharedEngine> start_shm_host(const BackendContext& context) {
+  LaunchEnv env = context.env;
+  const HostPlace place{
+      .first_rank = env.rank - env.local_rank, .ranks_in_all = env.world_size};
+  env.run_id += text("/from rank ", place.first_rank);
+  env.rank = env.local_rank;
+  env.world_size = env.local_world_size;
+  // Without a flight record: the wire keeps the one of the whole world.
+  return start({.env = env, .place = place, .deadline = context.deadline});
+}
+
 ShmThreadWorld::ShmThreadWorld(int size)
     : segment_(Segment::create(size)), first_(lay_out(segment_)) {}
 
 std::shared_ptr<Engine> ShmThreadWorld::join(int rank, const Deadline& deadline) const {
   auto memory = rank == 0 ? first_ : std::make_shared<RegionMemory>(segment_, rank);
-  return SharedEngine::root(place_in(segment_, std::move(memory), rank, ""), deadline);
+  return SharedEngine::root(
+      place_in(segment_, std::move(memory), rank, {}, ""), deadline);
 }
 
 }  // namespace trireme::comm

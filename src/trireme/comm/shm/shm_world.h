@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "trireme/comm/backend.h"
+#include "trireme/comm/shared/shared_engine.h"
 #include "trireme/comm/shm/region_memory.h"
 #include "trireme/comm/shm/segment.h"
 
@@ -12,6 +13,11 @@ namespace trireme::comm {
 /// The backend "shm": rank 0 makes the segment, all take their places, then its name
 /// goes.
 std::shared_ptr<Engine> start_shm(const BackendContext& context);
+
+/// The ranks of this host, where they are a part of a larger world; `context.env` is
+/// that world's. Their segment has a name of its own, also if another "host" of the
+/// same job is on this machine.
+std::shared_ptr<SharedEngine> start_shm_host(const BackendContext& context);
 
 /// The same engines for ranks that are threads of this process, which share one
 /// mapping: lets ThreadSanitizer look at the code that runs between processes.

@@ -1,0 +1,50 @@
+// Reducing over hosts by every way there is; chain_test.cpp compares the bits.
+#include <gtest/gtest.h>
+
+#include "local_hosts.h"
+#include "trireme/comm/collectives.h"
+#include "trireme/testing/check.h"
+#include "trireme/testing/conformance.h"
+
+namespace trireme::comm {
+namespace {
+
+TEST(HostsReductionRanks, ByEveryWay) {
+  for (const auto& one : testing::reduction_cases()) {
+    SCOPED_TRACE(one.name);
+    run_hosts({1, 2, 1}, one.body, {.direct_ranks = 0});
+    run_hosts({3, 2}, one.body, {.small_bytes = 0, .chain_bytes = 3000});
+    run_hosts({2, 2}, one.body, {.payload_bytes = 600, .small_bytes = size_t{1} << 28});
+  }
+}
+
+TEST(HostsReductionRanks, ReducesToEveryRank) {
+  for (int root = 0; root < 6; ++root)
+    run_hosts({2, 1, 3}, [root](const Group& world) {
+      for (const int64_t count : {1, 1000, 400000}) {
+        at::Tensor x = at::full({count}, world.rank() + 1, at::kLong);
+        reduce(world, x, root);
+        const int64_t expected = world.rank() == root ? 21 : world.rank() + 1;
+        EXPECT_TRUE(testing::same(x, at::full({count}, expected, at::kLong)));
+      }
+    });
+}
+
+// The output may be our own part of the input.
+TEST(HostsReductionRanks, ScattersInPlace) {
+  run_hosts(
+      {2, 2},
+      [](const Group& world) {
+        for (const int64_t count : {3, 50000}) {
+          at::Tensor x = at::ones({4 * count}) * (world.rank() + 1);
+          const at::Tensor own =
+              x.slice(0, world.rank() * count, (world.rank() + 1) * count);
+          reduce_scatter(world, own, x);
+          EXPECT_TRUE(testing::same(own, at::full({count}, 10.0F)));
+        }
+      },
+      {.chain_bytes = 4096});
+}
+
+}  // namespace
+}  // namespace trireme::comm

@@ -1,0 +1,104 @@
+#include "trireme/net/connection.h"
+
+#include <algorithm>
+#include <sys/socket.h>
+#include <thread>
+
+#include <gtest/gtest.h>
+
+#include "trireme/net/inbox.h"
+
+namespace trireme::net {
+namespace {
+
+struct Pair {
+  explicit Pair(int buffer_bytes = 0) {
+    int fds[2];
+    EXPECT_EQ(
+        ::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, fds), 0);
+    if (buffer_bytes > 0)
+      for (const int fd : fds)
+        ::setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &buffer_bytes, sizeof(buffer_bytes));
+    left.emplace(plain_stream(FileDescriptor(fds[0])), Limits{}, true);
+    right.emplace(plain_stream(FileDescriptor(fds[1])), Limits{}, true);
+  }
+  std::optional<Connection> left, right;
+};
+
+/// A queue as a source, and an inbox as a sink.
+class QueueSource : public FrameSource {
+ public:
+  QueueSource() { queue.open({}, true); }
+  bool next(OutFrame& out) override {
+    if (!queue.next(out))
+      return false;
+    out.head = encode(out.frame);
+    return true;
+  }
+  SendQueue queue;
+};
+
+class InboxSink : public FrameSink {
+ public:
+  std::span<std::byte> begin(const Frame& frame, std::string header) override {
+    return inbox.begin(frame, std::move(header), [](const Envelope&, std::size_t) {
+      return std::span<std::byte>();
+    });
+  }
+  void end(const Frame&) override {
+    if (auto message = inbox.end())
+      messages.push_back(std::move(*message));
+  }
+  BufferPool pool;
+  Inbox inbox{Limits{}, pool};
+  std::vector<InMessage> messages;
+};
+
+TEST(Connection, MovesMessagesThroughASmallSocket) {
+  Pair pair(4096);
+  QueueSource source;
+  InboxSink sink;
+  std::mutex lock;
+  std::vector<std::byte> scratch(8192);
+  std::vector<std::vector<std::byte>> bodies;
+  for (std::size_t i = 0; i < 20; ++i)
+    bodies.emplace_back(i * i * 3000, static_cast<std::byte>(i));
+  for (std::size_t i = 0; i < bodies.size(); ++i) {
+    OutMessage message{.envelope = {.request = i, .header = std::string(i, 'h')}};
+    // Many small pieces, more than one call can gather.
+    for (std::size_t at = 0; at < bodies[i].size(); at += 1000)
+      message.body.push_back(std::span(bodies[i]).subspan(
+          at, std::min<std::size_t>(1000, bodies[i].size() - at)));
+    source.queue.push(std::move(message));
+  }
+  for (int turn = 0; turn < 100'000 && sink.messages.size() < bodies.size(); ++turn) {
+    EXPECT_NE(pair.left->write(source, 5000), Connection::Turn::Closed);
+    EXPECT_NE(pair.right->read(sink, scratch, 5000, lock), Connection::Turn::Closed);
+  }
+  ASSERT_EQ(sink.messages.size(), bodies.size());
+  for (const InMessage& message : sink.messages) {
+    const std::size_t i = message.envelope.request;
+    EXPECT_EQ(message.envelope.header.size(), i);
+    EXPECT_TRUE(std::equal(
+        message.body.begin(), message.body.end(), bodies[i].begin(), bodies[i].end()))
+        << i;
+  }
+  EXPECT_TRUE(pair.left->written());
+  EXPECT_TRUE(pair.right->between_frames());
+}
+
+TEST(Connection, SaysWhenTheOtherSideIsGone) {
+  Pair pair;
+  InboxSink sink;
+  std::mutex lock;
+  std::vector<std::byte> scratch(8192);
+  EXPECT_EQ(pair.right->read(sink, scratch, 1000, lock), Connection::Turn::Idle);
+  pair.left.reset();
+  EXPECT_EQ(pair.right->read(sink, scratch, 1000, lock), Connection::Turn::Closed);
+  QueueSource source;
+  source.queue.push({.envelope = {.header = "into nothing"}});
+  EXPECT_EQ(pair.right->write(source, 1000), Connection::Turn::Closed);
+}
+
+}  // namespace
+}  // namespace trireme::net

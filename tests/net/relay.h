@@ -1,0 +1,112 @@
+// A wire in the middle that can be cut, held, or made to lie.
+#pragma once
+#include <atomic>
+#include <list>
+#include <memory>
+#include <poll.h>
+#include <sys/socket.h>
+#include <thread>
+#include <unistd.h>
+#include <vector>
+
+#include "trireme/net/address.h"
+
+namespace trireme::net {
+
+/// Listens on loopback and passes bytes on to `target`, one thread for all connections.
+class Relay {
+ public:
+  explicit Relay(const Address& target)
+      : target_(resolve(target).front()),
+        socket_(listen_at(resolve(Address::tcp("127.0.0.1", 0)).front(), 16)),
+        address_(local_endpoint(socket_.get()).address()),
+        thread_([this] { run(); }) {}
+  ~Relay() {
+    stop_ = true;
+    thread_.join();
+  }
+  const Address& address() const { return address_; }
+  /// Closes all connections; new ones may come.
+  void cut() { cut_ = true; }
+  /// Passes nothing on until it is released; connections stay open.
+  void hold(bool held) { held_ = held; }
+  /// Accepts nobody.
+  void refuse(bool refused) { refused_ = refused; }
+  /// Flips one bit of the byte at this place of the stream towards the target.
+  void flip(std::int64_t at) { flip_at_ = at; }
+  int connections() const { return connections_; }
+  /// Passes at most so many bytes a look, to cut frames in pieces.
+  void set_step(std::size_t bytes) { step_ = bytes; }
+
+ private:
+  struct Pipe {
+    FileDescriptor from, to;
+    std::int64_t passed = 0;
+  };
+  static bool pass(
+      int from, int to, std::size_t step, std::int64_t flip, std::int64_t& passed) {
+    std::vector<char> bytes(step);
+    const auto count = ::recv(from, bytes.data(), bytes.size(), MSG_DONTWAIT);
+    if (count == 0 || (count < 0 && errno != EAGAIN))
+      return false;
+    if (count < 0)
+      return true;
+    if (flip >= passed && flip < passed + count)
+      bytes[static_cast<std::size_t>(flip - passed)] ^= 4;
+    passed += count;
+    for (std::size_t at = 0; at < static_cast<std::size_t>(count);) {
+      const auto sent = ::send(
+          to, bytes.data() + at, static_cast<std::size_t>(count) - at, MSG_NOSIGNAL);
+      if (sent <= 0)
+        return false;
+      at += static_cast<std::size_t>(sent);
+    }
+    return true;
+  }
+  void accept() {
+    FileDescriptor from(::accept4(socket_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    if (from.get() < 0 || refused_)
+      return;
+    FileDescriptor to(::socket(target_.family(), SOCK_STREAM | SOCK_CLOEXEC, 0));
+    if (::connect(
+            to.get(),
+            reinterpret_cast<const sockaddr*>(&target_.storage),
+            target_.length) != 0)
+      return;
+    ++connections_;
+    pipes_.push_back({std::move(from), std::move(to)});
+  }
+  void run() {
+    while (!stop_) {
+      std::vector<pollfd> fds{{socket_.get(), POLLIN, 0}};
+      for (const Pipe& pipe : pipes_) {
+        const short events = held_ ? 0 : POLLIN;
+        fds.push_back({pipe.from.get(), events, 0});
+        fds.push_back({pipe.to.get(), events, 0});
+      }
+      ::poll(fds.data(), fds.size(), 2);
+      if (cut_.exchange(false))
+        pipes_.clear();
+      pipes_.remove_if([this](Pipe& pipe) {
+        std::int64_t ignored = 0;
+        return !held_ &&
+               (!pass(pipe.from.get(), pipe.to.get(), step_, flip_at_, pipe.passed) ||
+                !pass(pipe.to.get(), pipe.from.get(), step_, -1, ignored));
+      });
+      if ((fds[0].revents & POLLIN) != 0)
+        accept();
+    }
+  }
+
+  Endpoint target_;
+  FileDescriptor socket_;
+  Address address_;
+  std::list<Pipe> pipes_;
+  std::atomic<bool> stop_{false}, cut_{false}, held_{false}, refused_{false};
+  std::atomic<std::int64_t> flip_at_{-1};
+  std::atomic<int> connections_{0};
+  std::atomic<std::size_t> step_{65536};
+  std::thread thread_;
+};
+
+}  // namespace trireme::net
