@@ -28,11 +28,12 @@ class Stream {
  public:
   virtual ~Stream() = default;
 
-  /// Goes on with the handshake; Done when it is through. While it is Blocked, it may
-  /// wait for the socket to take bytes as well as to bring some. Throws Error with the
-  /// reason if the other side is not whom this one may talk to. With certificates the
-  /// dialer is through first: whether the other side takes its certificate shows at its
-  /// first read.
+  /// Goes on with the handshake; Done when it is through: then read before you wait,
+  /// since bytes may have come along with it. While it is Blocked, it may wait for the
+  /// socket to take bytes as well as to bring some. Throws Error with the reason if the
+  /// other side is not whom this one may talk to. With certificates the dialer is
+  /// through first: whether the other side takes its certificate shows at its first
+  /// read.
   virtual Io handshake() = 0;
   /// Fills `parts` in order as far as bytes are there: call again until Blocked, since
   /// a socket may say only once that there are more.
