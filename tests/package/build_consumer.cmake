@@ -1,7 +1,7 @@
 # Builds tests/package/consumer as an outside project and runs it.
 #
 #   cmake -DWAY=installed|components|subdirectory -DSOURCE=… -DBUILD=… -DWORK=… -DTORCH=… -DVERSION=…
-#         -DGENERATOR=… -DCOMPILER=… -DLAUNCHER=… -P build_consumer.cmake
+#         -DGENERATOR=… -DCOMPILER=… -DLAUNCHER=… -DTLS=ON|OFF -P build_consumer.cmake
 file(REMOVE_RECURSE "${WORK}")
 
 function(run)
@@ -13,7 +13,12 @@ function(run)
   set(output "${output}" PARENT_SCOPE)
 endfunction()
 
-set(lines "Trireme ${VERSION}" "core: caught InternalError" "comm: 1 \\+ 2 = 3")
+set(tls missing)
+if(TLS AND NOT WAY STREQUAL "components")
+  set(tls there)
+endif()
+set(lines "Trireme ${VERSION}" "core: caught InternalError" "comm: 1 \\+ 2 = 3"
+  "net: nothing \\(insecure-loopback\\), TLS is ${tls}")
 if(NOT WAY STREQUAL "subdirectory")
   run("${CMAKE_COMMAND}" --install "${BUILD}" --prefix "${WORK}/first")
   # An installed tree can be moved, and says nothing of where it was made.
@@ -31,7 +36,7 @@ if(NOT WAY STREQUAL "subdirectory")
   set(where "-DCMAKE_PREFIX_PATH=${WORK}/prefix")
   # Who links pipe and dp needs none of these, and does not look for them either.
   if(WAY STREQUAL "components")
-    list(APPEND where "-DTRIREME_COMPONENTS=core,comm,pipe,dp")
+    list(APPEND where "-DTRIREME_COMPONENTS=core,comm,net,pipe,dp")
     foreach(package IN ITEMS MPI nlohmann_json tomlplusplus CLI11 OpenSSL GTest)
       list(APPEND where "-DCMAKE_DISABLE_FIND_PACKAGE_${package}=ON")
     endforeach()

@@ -21,14 +21,24 @@ namespace {
       "\"; make such files with trireme keys"));
 }
 
+// OpenSSL reads the extensions of a certificate when it first needs them. Done here,
+// many threads can share it later without one of them writing.
+std::vector<X509Ptr> read_all(const std::filesystem::path& path) {
+  auto certificates = read_pem_certificates(path);
+  for (const X509Ptr& certificate : certificates)
+    X509_check_purpose(certificate.get(), -1, 0);
+  return certificates;
+}
+
 }  // namespace
 
 void use_certificates(SSL_CTX& context, const CertificateFiles& files) {
   X509_STORE* trusted = SSL_CTX_get_cert_store(&context);
-  for (const X509Ptr& authority : read_pem_certificates(files.authority))
+  const auto authorities = read_all(files.authority);
+  for (const X509Ptr& authority : authorities)
     if (X509_STORE_add_cert(trusted, authority.get()) != 1)
       refuse_certificates(files.authority, "an authority");
-  const auto chain = read_pem_certificates(files.certificate);
+  const auto chain = read_all(files.certificate);
   const PrivateKeyPtr key = read_pem_key(files.private_key);
   ERR_clear_error();
   bool taken = SSL_CTX_use_certificate(&context, chain[0].get()) == 1;

@@ -7,6 +7,7 @@
 #include "trireme/comm/collectives.h"
 #include "trireme/comm/init.h"
 #include "trireme/core/error.h"
+#include "trireme/net/security.h"
 #include "trireme/version.h"
 #ifdef USE_PIPE_AND_DP
 #include "trireme/dp/stage_sync.h"
@@ -22,6 +23,19 @@ void use_core() {
     TRIREME_ASSERT(1 + 1 == 3);
   } catch (const trireme::InternalError&) {
     std::cout << "core: caught InternalError\n";
+  }
+}
+
+// Where OpenSSL is not there, TLS says so when it is asked for, and nothing else is
+// missing.
+void use_net() {
+  namespace net = trireme::net;
+  try {
+    std::cout << "net: " << net::Security::insecure_loopback().text() << ", TLS is ";
+    (void)net::Security::job_key(net::JobKey::random());
+    std::cout << "there\n";
+  } catch (const trireme::NotSupported&) {
+    std::cout << "missing\n";
   }
 }
 
@@ -66,6 +80,7 @@ void use_pipe_and_dp() {
 int main() {
   std::cout << "Trireme " << trireme::kVersion << '\n';
   use_core();
+  use_net();
   use_comm();
 #ifdef USE_PIPE_AND_DP
   use_pipe_and_dp();
