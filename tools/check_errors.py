@@ -25,6 +25,8 @@ ALLOWED = {
     "comm/wire/hosts_call.cpp": {"describe_mismatch(": "comm/collective.cpp",
                                  "PeerError(origin, words)": "a rank of another host"},
     "comm/wire/wire_steps.cpp": {"describe_mismatch(": "comm/collective.cpp"},
+    "comm/tcp/tcp_mail.cpp": {"failure_->why": "the rank that stopped the world"},
+    "comm/tcp/tcp_world.cpp": {"TimeoutError(what)": "comm/channel_text.cpp"},
     "dp/replica.cpp": {"lost_step(lost)": "lost_step() there"},
     "launch/await.cpp": {"Error(packet)": "the process that keeps the ranks"},
     "net/request_store.cpp": {"reply.text": "the store's table, perhaps in another process"},
