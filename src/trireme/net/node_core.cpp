@@ -87,11 +87,6 @@ Peer NodeCore::connect(
         "[net] expected connect() on a thread of the program's own, got the I/O "
         "thread; "
         "do not call it from a Receiver");
-  if (name == options_.name)
-    throw InvalidArgument(text(
-        "[net] expected the name of another node, got ",
-        in_quotes(name),
-        ", which is this one's own; a node does not talk to itself"));
   const auto session =
       std::make_shared<Session>(shared_from_this(), name, random_session_id());
   session->endpoints = resolve(address);
@@ -264,6 +259,11 @@ void NodeCore::greeted(Line& line, const Hello& theirs) {
     if (closing_)
       throw InvalidArgument(
           "[net] expected a node that goes on, got one that is leaving; it is over");
+    if (session && !session->endpoints.empty())
+      throw InvalidArgument(text(
+          "[net] expected to hear from another node, got this one's own greeting; ",
+          options_.name,
+          " must not dial itself"));
     if (session ? session->name() != theirs.from : theirs.resumed)
       throw InvalidArgument(
           "[net] expected a session that is known here, got one that has ended; "
