@@ -1,5 +1,5 @@
 // What is on the wire: a fixed header of 64 bytes, then a small typed header, then a
-// part of a body. docs/protocols.md has the layout byte by byte.
+// part of a body. docs/architecture.md has the layout byte by byte.
 #pragma once
 #include <array>
 #include <cstddef>

@@ -172,8 +172,8 @@ TEST_P(InPlaceRanks, NobodyLeavesWhileAPeerIsInItsMemory) {
     // The others' outputs are written in these two alone; else rank 1 writes its own
     // just now.
     std::byte* out = memory.at(places[1].output);
-    const bool shared = GetParam() == CollectiveKind::AllReduce ||
-                        GetParam() == CollectiveKind::Reduce;
+    const bool shared =
+        GetParam() == CollectiveKind::AllReduce || GetParam() == CollectiveKind::Reduce;
     if (out != nullptr && shared)
       *out = std::byte{0};
     inside = false;
