@@ -206,8 +206,9 @@ TcpStore::TcpStore(TcpStoreOptions options)
     : state_(std::make_shared<State>(std::move(options))) {}
 
 TcpStore::~TcpStore() {
-  // Not when the last watch goes: the server shall know now.
+  // First the node, so that a callback that waits for the server waits no longer.
   state_->close();
+  state_->watchers().stop();
 }
 
 StoreReply TcpStore::call(StoreRequest request, Deadline deadline) {
