@@ -86,6 +86,22 @@ TEST(TcpMail, WithdrawingTellsWhoseMemoryIsTouched) {
   EXPECT_FALSE(busy->done);
 }
 
+// Its acknowledgement and the word that it has left may come over different sessions.
+TEST(TcpMail, WhatAReceiverHasAPlaceForMayArriveAfterItHasLeft) {
+  TcpMail mail;
+  std::vector<std::byte> memory(10);
+  const auto going = transfer_of(1, memory, true),
+             stalled = transfer_of(2, memory, true);
+  mail.ready(1, 2, 1);
+  EXPECT_TRUE(mail.may_send(going));
+  EXPECT_FALSE(mail.may_send(stalled));
+  mail.left(1, 2);
+  EXPECT_FALSE(mail.hopeless_locked(*going));
+  EXPECT_TRUE(mail.hopeless_locked(*stalled));
+  mail.sent(going, false);
+  EXPECT_TRUE(mail.hopeless_locked(*going));
+}
+
 TEST(TcpMail, TheFirstFailureCounts) {
   TcpMail mail;
   mail.check();

@@ -114,9 +114,9 @@ TcpTransferPtr TcpMail::ready(uint32_t group, int peer, uint64_t number) {
   return transfer;
 }
 
-void TcpMail::sent(const TcpTransferPtr& transfer) {
+void TcpMail::sent(const TcpTransferPtr& transfer, bool arrived) {
   const std::lock_guard lock(mutex_);
-  transfer->done = true;
+  (arrived ? transfer->done : transfer->lost) = true;
   changed_.notify_all();
 }
 

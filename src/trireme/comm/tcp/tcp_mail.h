@@ -38,6 +38,7 @@ struct TcpTransfer {
   /// Guarded by the mail's lock.
   bool done = false;
   bool under_way = false;  // the network may touch the memory
+  bool lost = false;       // of a send: its session has ended
 };
 using TcpTransferPtr = std::shared_ptr<TcpTransfer>;
 
@@ -73,7 +74,8 @@ class TcpMail : public Doorbell {
   void arrived(uint32_t group, int peer, uint64_t number, Buffer buffer);
   /// The receiver is ready; gives the transfer that has waited for it, if one has.
   TcpTransferPtr ready(uint32_t group, int peer, uint64_t number);
-  void sent(const TcpTransferPtr& transfer);
+  /// It has arrived, or never will.
+  void sent(const TcpTransferPtr& transfer, bool arrived);
   void left(uint32_t group, int peer);
 
   // -- channels
@@ -114,6 +116,13 @@ class TcpMail : public Doorbell {
   /// For conditions of wait().
   bool gone_locked(uint32_t group, int rank) const {
     return ranks_left_.contains(rank) || left_.contains({group, rank});
+  }
+  /// Whether a transfer that is not done will never be. What a receiver has a place for
+  /// may arrive although it has left since: only the session knows.
+  bool hopeless_locked(const TcpTransfer& transfer) const {
+    return transfer.sends && transfer.under_way
+               ? transfer.lost
+               : gone_locked(transfer.group, transfer.peer);
   }
   bool has_message_locked(const TcpChannelKey& key) const {
     const auto found = channels_.find(key);

@@ -86,7 +86,7 @@ void TcpWire::finish() {
 // Of all that is under way: who waits for the one who left may have left us, too.
 const TcpTransfer* TcpWire::unreachable_locked() const {
   for (const TcpTransferPtr& transfer : transfers_)
-    if (!transfer->done && world_->mail().gone_locked(id(), transfer->peer))
+    if (!transfer->done && world_->mail().hopeless_locked(*transfer))
       return transfer.get();
   return nullptr;
 }

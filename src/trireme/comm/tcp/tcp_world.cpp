@@ -184,8 +184,7 @@ void TcpWorld::push(const net::Peer& peer, const TcpTransferPtr& transfer) {
       word(TcpKind::Transfer, {.group = transfer->group, .number = transfer->number});
   message.body.push_back({transfer->data, transfer->bytes});
   message.done = [mail = mail_, transfer](bool arrived) {
-    if (arrived)
-      mail->sent(transfer);
+    mail->sent(transfer, arrived);
   };
   peer.send(std::move(message));
 }
