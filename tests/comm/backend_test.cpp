@@ -127,12 +127,15 @@ TEST(Backend, PicksWhatFits) {
     } else {
       EXPECT_TRUE(contains(
           message_of<NotSupported>([&] { pick_backend(env); }),
-          "got 2 of 4 here; for several hosts install libopenmpi-dev"));
+          "got 2 of 4 here; for several hosts set MASTER_ADDR and MASTER_PORT"));
     }
   }
   env.launcher = Launcher::Torchrun;
   EXPECT_TRUE(
       contains(message_of<NotSupported>([&] { pick_backend(env); }), "with mpirun"));
+  env.master_addr = "node0";
+  env.master_port = 29500;
+  EXPECT_EQ(pick_backend(env), "tcp");
 }
 
 TEST(Backend, NoneIsForOneRank) {

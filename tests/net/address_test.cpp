@@ -44,7 +44,7 @@ TEST(Address, KnowsWhatStaysOnThisMachine) {
   EXPECT_TRUE(resolve(Address::tcp("127.8.9.1", 1)).front().stays_here());
   EXPECT_TRUE(resolve(Address::tcp("::1", 1)).front().stays_here());
   EXPECT_TRUE(resolve(Address::tcp("::ffff:127.0.0.1", 1)).front().stays_here());
-  EXPECT_TRUE(resolve(Address::unix("@x")).front().stays_here());
+  EXPECT_TRUE(resolve(Address::unix_at("@x")).front().stays_here());
   for (const char* host :
        {"0.0.0.0", "10.0.0.1", "128.0.0.1", "::", "fe80::1", "::ffff:10.0.0.1"})
     EXPECT_FALSE(resolve(Address::tcp(host, 1)).front().stays_here()) << host;
@@ -52,7 +52,7 @@ TEST(Address, KnowsWhatStaysOnThisMachine) {
 
 TEST(Address, NamesThatNobodyKnowAreRefused) {
   EXPECT_THROW(resolve(Address::tcp("no-such-host.invalid", 1)), InvalidArgument);
-  EXPECT_THROW(resolve(Address::unix(std::string(200, 'x'))), InvalidArgument);
+  EXPECT_THROW(resolve(Address::unix_at(std::string(200, 'x'))), InvalidArgument);
 }
 
 TEST(Address, ListensAndSaysWhere) {
@@ -66,7 +66,7 @@ TEST(Address, ListensAndSaysWhere) {
 TEST(Address, AUnixNameOfTheDeadIsTakenOver) {
   const ScratchFolder folder;
   const std::string path = (folder.path() / "s").string();
-  const auto endpoint = resolve(Address::unix(path)).front();
+  const auto endpoint = resolve(Address::unix_at(path)).front();
   { const auto first = listen_at(endpoint, 8); }
   struct stat status {};
   ASSERT_EQ(::lstat(path.c_str(), &status), 0);  // it has left its name behind

@@ -25,7 +25,7 @@ std::string abstract_name() {
 
 Address address_of(const std::string& kind) {
   if (kind == "unix")
-    return Address::unix(abstract_name());
+    return Address::unix_at(abstract_name());
   return Address::tcp(kind, 0);
 }
 
@@ -232,7 +232,7 @@ TEST(Node, WaitsForANodeThatComesLater) {
   NodeOptions mine = options, theirs = options;
   mine.name = "client";
   theirs.name = "server";
-  theirs.listen = {Address::unix(abstract_name())};
+  theirs.listen = {Address::unix_at(abstract_name())};
   Node client(mine, at_client);
   std::optional<Node> server;
   std::thread later([&] {
@@ -288,6 +288,13 @@ TEST(Node, StrangersAreRefusedWithAReason) {
       answer_to(
           [](NodeOptions& o) { o.security = Security::job_key(JobKey::random()); }),
       "");
+}
+
+TEST(Node, DoesNotTalkToItself) {
+  TwoNodes nodes;
+  const auto quiet = set_log_sink([](std::string_view) {});
+  EXPECT_THROW(
+      nodes.server->connect("server", nodes.server->addresses()[0], soon()), Error);
 }
 
 TEST(Node, PlainBytesNeverLeaveTheMachine) {

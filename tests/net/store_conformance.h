@@ -3,6 +3,7 @@
 // client.
 #pragma once
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <memory>
 #include <mutex>
@@ -415,6 +416,28 @@ TYPED_TEST_P(StoreConformance, AWatchMayOutliveItsStore) {
   store.reset();
 }
 
+TYPED_TEST_P(StoreConformance, AStoreMayEndWhileItsWatcherUsesIt) {
+  if (*TypeParam::kPrefix != 0)
+    GTEST_SKIP() << "the watches of a part are those of the whole";
+  // One that is cut off from its server throws.
+  const auto quiet = set_log_sink([](std::string_view) {});
+  TypeParam flavour;
+  for (int round = 0; round < 5; ++round) {
+    auto store = flavour.open();
+    Store* raw = store.get();
+    std::atomic<int> calls = 0;
+    StoreWatch watch = store->watch("", [&calls, raw](const StoreChange&) {
+      ++calls;
+      raw->try_get("a");
+    });
+    for (int i = 0; i < 20; ++i)
+      store->set("a", "1");
+    while (calls == 0)
+      std::this_thread::yield();
+    store.reset();
+  }
+}
+
 TYPED_TEST_P(StoreConformance, ASlowWatcherIsToldThatItMissedSomething) {
   TypeParam flavour;
   const auto store = flavour.open();
@@ -465,6 +488,7 @@ REGISTER_TYPED_TEST_SUITE_P(
     ManyWatchersSeeAll,
     AWatcherMayUseTheStoreAndThrow,
     AWatchMayOutliveItsStore,
+    AStoreMayEndWhileItsWatcherUsesIt,
     ASlowWatcherIsToldThatItMissedSomething);
 
 }  // namespace trireme::net

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "refusal.h"
+#include "trireme/net/frame.h"
 #include "trireme/net/store.h"
 
 namespace trireme::net {
@@ -111,11 +112,15 @@ TEST(StoreProtocol, CutOrLengthenedMessagesAreRefused) {
 
 TEST(StoreProtocol, UnknownNumbersAreRefused) {
   for (const int type : {0, 12, 128, 0xffff})
-    EXPECT_THROW(decode_store_request(type, "", ""), InvalidArgument);
+    EXPECT_THROW(decode_store_request(type, "\1", ""), InvalidArgument);
   for (const int type : {0, 1, 128, 138})
-    EXPECT_THROW(decode_store_reply(type, "", ""), InvalidArgument);
+    EXPECT_THROW(decode_store_reply(type, "\1", ""), InvalidArgument);
   EXPECT_EQ(
-      refusal_of([] { decode_store_request(99, "", ""); }),
+      refusal_of([] { decode_store_request(3, "\2", ""); }),
+      "[net] expected a request to the store of version 1, got version 2; use the same "
+      "version of Trireme everywhere");
+  EXPECT_EQ(
+      refusal_of([] { decode_store_request(99, "\1", ""); }),
       "[net] expected the number of an operation of the store, got 99; use the same "
       "version of Trireme everywhere");
 }
@@ -145,17 +150,20 @@ TEST(StoreProtocol, ValuesAreNotCopiedOnTheWayOut) {
   EXPECT_EQ(value.use_count(), 2);
 }
 
-TEST(StoreProtocol, EveryMessageFitsTheLane) {
+TEST(StoreProtocol, AllMessagesTravelInOneLane) {
   const Limits limits = store_node_limits();
+  EXPECT_FALSE(is_small(encode(StoreReply{}).header.size(), 0, limits));
+  EXPECT_FALSE(
+      is_small(encode(StoreReply{.kind = StoreAnswer::Lost}).header.size(), 0, limits));
   const StoreValue largest = store_value(std::string(kStoreValueBytes, 'v'));
   const StoreMessage message = encode(
       {.op = StoreOp::CompareSet,
        .key = std::string(kStoreKeyBytes, 'k'),
        .value = largest,
        .expected = largest});
-  EXPECT_LE(body_of(message).size(), limits.small_bytes);
+  EXPECT_LE(body_of(message).size(), limits.body_bytes);
   EXPECT_LE(message.header.size(), limits.header_bytes);
-  EXPECT_GE(limits.small_window, limits.small_bytes);
+  EXPECT_GE(limits.large_window, limits.body_bytes);
 }
 
 }  // namespace

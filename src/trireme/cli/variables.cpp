@@ -10,6 +10,7 @@
 #include "trireme/core/launch_env.h"
 #include "trireme/core/log.h"
 #include "trireme/core/nearest.h"
+#include "trireme/net/store_url.h"
 #include "trireme/version.h"
 
 namespace trireme::cli {
@@ -57,6 +58,12 @@ constexpr std::array kKnown = {
     KnownVariable{
         "TRIREME_SECURITY",
         "net: insecure-loopback lets connections on this machine go unprotected"},
+    KnownVariable{
+        "TRIREME_STORE",
+        "net: the URL of the store that the launcher hosts; it sets it",
+        [](const Environment& env) {
+          net::parse_store_url(*env.find("TRIREME_STORE"));
+        }},
     KnownVariable{
         "TRIREME_TEXT",
         "trireme train: the folder of the text that it trains on without data.path"},

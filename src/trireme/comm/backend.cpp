@@ -6,6 +6,7 @@
 #include "trireme/comm/local/local_world.h"
 #include "trireme/comm/mpi/mpi_backend.h"
 #include "trireme/comm/shm/shm_world.h"
+#include "trireme/comm/tcp/tcp_backend.h"
 #include "trireme/core/error.h"
 #include "trireme/core/escape.h"
 
@@ -25,7 +26,7 @@ std::shared_ptr<Engine> start_none(const BackendContext& context) {
 struct Registry {
   std::mutex mutex;
   std::map<std::string, BackendFactory> factories{
-      {"mpi", start_mpi}, {"none", start_none}, {"shm", start_shm}};
+      {"mpi", start_mpi}, {"none", start_none}, {"shm", start_shm}, {"tcp", start_tcp}};
 };
 
 Registry& registry() {
@@ -67,15 +68,19 @@ std::string pick_backend(const LaunchEnv& env) {
       env.launcher == Launcher::OpenMpi || env.launcher == Launcher::Slurm;
   if (under_mpi && has_mpi())
     return "mpi";
+  if (env.has_master())
+    return "tcp";
   throw NotSupported(text(
       "[comm] expected all ranks on one host, got ",
       env.local_world_size,
       " of ",
       env.world_size,
       " here; ",
-      has_mpi() ? "start ranks of several hosts with mpirun"
-                : "for several hosts install libopenmpi-dev and openmpi-bin, configure "
-                  "and build again, and start the ranks with mpirun"));
+      has_mpi() ? "start ranks of several hosts with mpirun, or set MASTER_ADDR and "
+                  "MASTER_PORT for the backend \"tcp\""
+                : "for several hosts set MASTER_ADDR and MASTER_PORT for the backend "
+                  "\"tcp\", or install libopenmpi-dev and openmpi-bin, configure and "
+                  "build again, and start the ranks with mpirun"));
 }
 
 std::shared_ptr<Engine> start_backend(

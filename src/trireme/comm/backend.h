@@ -32,8 +32,8 @@ void register_backend(const std::string& name, BackendFactory factory);
 std::vector<std::string> backends();
 
 /// The name of the backend that fits: "none" for one rank, "shm" for ranks of one host,
-/// "mpi" for ranks of several that mpirun or srun has started. NotSupported says what
-/// is needed where this build has none.
+/// "mpi" for ranks of several that mpirun or srun has started, else "tcp" where there
+/// is an address to meet at. NotSupported says what is needed where there is none.
 std::string pick_backend(const LaunchEnv& env);
 
 /// Starts an engine; InvalidArgument lists the known names if there is no such backend.

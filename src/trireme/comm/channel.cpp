@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <numeric>
 #include <set>
-#include <thread>
 
+#include "trireme/comm/doorbell.h"
 #include "trireme/comm/wait_budget.h"
 #include "trireme/core/error.h"
 
@@ -89,6 +89,42 @@ std::optional<Message> Channel::try_receive() const {
   return receiver().try_receive();
 }
 
+bool Channel::closed() const {
+  return receiver().closed();
+}
+
+size_t wait_any(
+    const std::vector<Channel>& receives, std::chrono::milliseconds timeout) {
+  if (receives.empty())
+    throw InvalidArgument(
+        "[comm] wait_any: expected at least one channel, got none; there is nothing to "
+        "wait for");
+  auto longest = timeout;
+  EventWait event;
+  for (const Channel& channel : receives) {
+    event.add(channel.receiver().doorbell());
+    if (timeout.count() <= 0)
+      longest = std::max(longest, channel.impl_->timeout);
+  }
+  const Deadline deadline = Deadline::after(longest);
+  WaitBudget budget(deadline);
+  for (;;) {
+    for (size_t i = 0; i < receives.size(); ++i)
+      if (receives[i].receiver().ready() || receives[i].receiver().closed())
+        return i;
+    if (!budget.charge())
+      throw TimeoutError(text(
+          "[comm] expected a message on one of ",
+          receives.size(),
+          " channels within ",
+          deadline.allowed().count(),
+          " ms, but none came, first of all from rank ",
+          receives[0].edge().from,
+          "; look at those ranks, or allow more time"));
+    event.wait();
+  }
+}
+
 namespace {
 
 /// Carries out what can go now, and leaves the rest in `waiting`. Once a channel has to
@@ -121,7 +157,11 @@ std::vector<Message> exchange(
   std::iota(to_send.begin(), to_send.end(), 0);
   std::iota(to_receive.begin(), to_receive.end(), 0);
   std::vector<Message> received(receives.size());
-  auto pause = std::chrono::microseconds(0);
+  EventWait event;
+  for (const Sending& sending : sends)
+    event.add(sending.channel.sender().doorbell());
+  for (const Channel& channel : receives)
+    event.add(channel.receiver().doorbell());
   while (!to_send.empty() || !to_receive.empty()) {
     const size_t before = to_send.size() + to_receive.size();
     go_through(
@@ -138,7 +178,7 @@ std::vector<Message> exchange(
           return message.has_value();
         });
     if (to_send.size() + to_receive.size() < before) {
-      pause = std::chrono::microseconds(0);
+      event.found();
       continue;
     }
     if (!budget.charge())
@@ -158,10 +198,7 @@ std::vector<Message> exchange(
                              : text(
                                    "; first of all the message from rank ",
                                    receives[to_receive[0]].edge().from)));
-    // Nothing moved: yield at first, then sleep a little longer each time, up to 1 ms.
-    std::this_thread::sleep_for(pause);
-    pause = std::min<std::chrono::microseconds>(
-        pause * 2 + std::chrono::microseconds(1), std::chrono::milliseconds(1));
+    event.wait();
   }
   return received;
 }

@@ -50,6 +50,9 @@ class Channel {
   Message receive(std::chrono::milliseconds timeout = {}) const;
   /// The next message if it is there.
   std::optional<Message> try_receive() const;
+  /// Whether the sender has closed its end, and all that it sent has been received. For
+  /// the receiver; always false on backends that cannot know (mpi).
+  bool closed() const;
 
  private:
   struct Impl;
@@ -57,10 +60,22 @@ class Channel {
       const std::vector<struct Sending>& sends,
       const std::vector<Channel>& receives,
       std::chrono::milliseconds timeout);
+  friend size_t wait_any(
+      const std::vector<Channel>& receives, std::chrono::milliseconds timeout);
   SendPort& sender() const;
   ReceivePort& receiver() const;
   std::shared_ptr<Impl> impl_;
 };
+
+/// Waits until one of these channels, which end here, has a message or was closed by
+/// its sender, and gives its place in the list: the first, if there are several. The
+/// timeout is the longest of the channels' groups, if it is zero.
+///
+///     const size_t i = comm::wait_any(inboxes);
+///     if (inboxes[i].closed()) inboxes.erase(inboxes.begin() + i);
+///     else handle(inboxes[i].receive());
+size_t wait_any(
+    const std::vector<Channel>& receives, std::chrono::milliseconds timeout = {});
 
 /// A message and where it goes, for exchange().
 struct Sending {

@@ -9,8 +9,10 @@
 #include <ATen/core/Tensor.h>
 
 #include "trireme/comm/collective.h"
+#include "trireme/comm/doorbell.h"
 #include "trireme/comm/message.h"
 #include "trireme/core/deadline.h"
+#include "trireme/core/error.h"
 
 namespace trireme::comm {
 
@@ -31,6 +33,8 @@ class SendPort {
   virtual void send(const Message& message, const Deadline& deadline) = 0;
   /// Sends if there is room now.
   virtual bool try_send(const Message& message) = 0;
+  /// What rings when there may be room again; null for a backend that has no bell.
+  virtual Doorbell* doorbell() { return nullptr; }
 };
 
 /// The receiving end of a channel.
@@ -39,6 +43,18 @@ class ReceivePort {
   virtual ~ReceivePort() = default;
   virtual Message receive(const Deadline& deadline) = 0;
   virtual std::optional<Message> try_receive() = 0;
+  /// Whether a message is there.
+  virtual bool ready() {
+    throw NotSupported(
+        "[comm] expected a backend whose channels can be waited for together, got one "
+        "without; receive from them one by one");
+  }
+  /// Whether the sender has closed its end and all that it sent has been received. A
+  /// backend may not know.
+  virtual bool closed() { return false; }
+  /// What rings when a message comes or the sender closes its end; null for a backend
+  /// that has no bell.
+  virtual Doorbell* doorbell() { return nullptr; }
 };
 
 /// Why a world stops.

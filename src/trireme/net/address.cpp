@@ -73,7 +73,7 @@ bool is_dead_socket(const Endpoint& endpoint, const std::string& path) {
 Address Address::parse(std::string_view given) {
   constexpr std::string_view kTcp = "tcp://", kUnix = "unix:";
   if (given.starts_with(kUnix) && given.size() > kUnix.size())
-    return unix(std::string(given.substr(kUnix.size())));
+    return unix_at(std::string(given.substr(kUnix.size())));
   if (!given.starts_with(kTcp))
     refuse_address(given);
   const std::string_view rest = given.substr(kTcp.size());
@@ -120,7 +120,7 @@ Address Endpoint::address() const {
       path[0] = '@';
     else
       path.resize(std::strlen(path.c_str()));
-    return Address::unix(path.empty() ? "(no name)" : path);
+    return Address::unix_at(path.empty() ? "(no name)" : path);
   }
   char host[INET6_ADDRSTRLEN] = "?";
   if (family() == AF_INET) {

@@ -25,7 +25,8 @@ struct Address {
   static Address tcp(std::string host, int port) {
     return {Kind::Tcp, std::move(host), port};
   }
-  static Address unix(std::string path) { return {Kind::Unix, std::move(path), 0}; }
+  // Not plainly "unix": with GNU extensions that is a macro.
+  static Address unix_at(std::string path) { return {Kind::Unix, std::move(path), 0}; }
   /// InvalidArgument for anything that is none of the forms above.
   static Address parse(std::string_view text);
 

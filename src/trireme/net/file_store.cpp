@@ -201,6 +201,7 @@ FileStore::~FileStore() {
   lock.unlock();
   if (looker.joinable())
     looker.join();
+  state_->watchers.stop();  // a callback may be using this
 }
 
 void FileStore::set(std::string_view key, std::string_view value) {

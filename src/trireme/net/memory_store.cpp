@@ -60,7 +60,9 @@ void MemoryStore::State::handle(
 MemoryStore::MemoryStore(MemoryStoreOptions options)
     : state_(std::make_shared<State>(options.limits)) {}
 
-MemoryStore::~MemoryStore() = default;
+MemoryStore::~MemoryStore() {
+  state_->watchers.stop();  // a callback may be using this
+}
 
 StoreReply MemoryStore::call(StoreRequest request, Deadline deadline) {
   std::unique_lock lock(state_->mutex);

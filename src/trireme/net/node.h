@@ -2,6 +2,7 @@
 #pragma once
 #include <atomic>
 #include <chrono>
+#include <compare>
 #include <memory>
 #include <span>
 #include <string>
@@ -47,6 +48,8 @@ class Peer {
 
   explicit operator bool() const { return session_ != nullptr; }
   bool operator==(const Peer&) const = default;
+  /// Any order, for maps.
+  auto operator<=>(const Peer&) const = default;
 
  private:
   std::shared_ptr<Session> session_;

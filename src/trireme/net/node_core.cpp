@@ -259,6 +259,11 @@ void NodeCore::greeted(Line& line, const Hello& theirs) {
     if (closing_)
       throw InvalidArgument(
           "[net] expected a node that goes on, got one that is leaving; it is over");
+    if (session && !session->endpoints.empty())
+      throw InvalidArgument(text(
+          "[net] expected to hear from another node, got this one's own greeting; ",
+          options_.name,
+          " must not dial itself"));
     if (session ? session->name() != theirs.from : theirs.resumed)
       throw InvalidArgument(
           "[net] expected a session that is known here, got one that has ended; "

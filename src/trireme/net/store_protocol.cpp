@@ -11,6 +11,9 @@ namespace {
 
 constexpr const char* kRequest = "a request to the store";
 constexpr const char* kReply = "a reply of the store";
+// Stands first in every header, so that none is empty: an empty message would be small,
+// and overtake others.
+constexpr std::uint8_t kProtocolVersion = 1;
 // Texts of errors are a few hundred bytes; this is what a reader puts up with.
 constexpr std::size_t kTextBytes = std::size_t{16} << 10;
 // The names of a wait, or of a page of keys.
@@ -80,6 +83,19 @@ bool read_flag(ByteReader& reader, const char* what) {
         flag,
         "; the bytes are damaged, or of another version"));
   return flag == 1;
+}
+
+void read_version(ByteReader& header, const char* what) {
+  const int version = header.u8();
+  if (version != kProtocolVersion)
+    throw InvalidArgument(text(
+        "[net] expected ",
+        what,
+        " of version ",
+        int{kProtocolVersion},
+        ", got version ",
+        version,
+        "; use the same version of Trireme everywhere"));
 }
 
 StoreValue read_value(ByteReader& header, BlobReader& body) {
@@ -166,7 +182,10 @@ void read_fields(StoreReply& reply, ByteReader& header, BlobReader& body) {
 /// Writes a message; the counterpart of ByteReader and BlobReader together.
 class MessageWriter {
  public:
-  explicit MessageWriter(std::uint16_t type) { message_.type = type; }
+  explicit MessageWriter(std::uint16_t type) {
+    message_.type = type;
+    header_.u8(kProtocolVersion);
+  }
 
   MessageWriter& key(std::string_view key) {
     header_.string(key);
@@ -259,6 +278,7 @@ StoreRequest decode_store_request(
   StoreRequest request{.op = static_cast<StoreOp>(type)};
   ByteReader fields(header, kRequest);
   BlobReader blobs(body, kRequest);
+  read_version(fields, kRequest);
   read_fields(request, fields, blobs);
   fields.expect_end();
   blobs.expect_end();
@@ -270,6 +290,7 @@ StoreReply decode_store_reply(
   StoreReply reply{.kind = static_cast<StoreAnswer>(type)};
   ByteReader fields(header, kReply);
   BlobReader blobs(body, kReply);
+  read_version(fields, kReply);
   read_fields(reply, fields, blobs);
   fields.expect_end();
   blobs.expect_end();
@@ -297,9 +318,8 @@ Limits store_node_limits() {
   constexpr std::size_t kMost = 2 * kStoreValueBytes;
   Limits limits;
   limits.body_bytes = kMost;
-  limits.small_bytes = kMost;
-  limits.small_window = 4 * kMost;
-  limits.large_window = kMost;
+  limits.small_bytes = 0;
+  limits.large_window = 4 * kMost;
   return limits;
 }
 

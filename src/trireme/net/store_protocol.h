@@ -32,8 +32,8 @@ StoreReply decode_store_reply(
 OutMessage store_out_message(
     StoreMessage message, std::uint64_t request, std::chrono::milliseconds timeout);
 
-/// The limits of the nodes on both sides. All messages of the store count as small, so
-/// that they keep their order: a watcher must not hear of an old value last.
+/// The limits of the nodes on both sides. No message of the store counts as small, so
+/// that none overtakes another: a watcher must not hear of an old value last.
 Limits store_node_limits();
 
 }  // namespace trireme::net

@@ -101,7 +101,7 @@ void WatchThread::State::remove(std::uint64_t id) {
 WatchThread::WatchThread(std::size_t most_bytes)
     : state_(std::make_shared<State>(most_bytes)) {}
 
-WatchThread::~WatchThread() {
+void WatchThread::stop() {
   std::unique_lock lock(state_->mutex);
   state_->ended = true;
   state_->changed.notify_all();
@@ -119,6 +119,8 @@ WatchThread::~WatchThread() {
 
 void WatchThread::add(std::uint64_t id, Store::Callback callback) {
   const std::lock_guard lock(state_->mutex);
+  if (state_->ended)
+    return;
   state_->watches.emplace(
       id,
       State::Watch{

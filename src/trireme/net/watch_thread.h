@@ -16,11 +16,13 @@ namespace trireme::net {
 class WatchThread {
  public:
   explicit WatchThread(std::size_t most_bytes = std::size_t{8} << 20);
-  /// No callback runs after it, unless it is a callback that destroys this.
-  ~WatchThread();
+  ~WatchThread() { stop(); }
   WatchThread(const WatchThread&) = delete;
   WatchThread& operator=(const WatchThread&) = delete;
 
+  /// Ends all watches. No callback runs after it, unless it is a callback that calls
+  /// it.
+  void stop();
   /// Takes changes for a watch from now on. Ids come from the store and are never used
   /// again.
   void add(std::uint64_t id, Store::Callback callback);

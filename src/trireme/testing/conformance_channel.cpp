@@ -146,6 +146,37 @@ void a_missing_message_is_a_timeout(const Group& world) {
   comm::barrier(world);
 }
 
+void wait_any_gives_the_first_that_is_ready(const Group& world) {
+  std::vector<Ring> rings;
+  std::vector<Channel> inboxes;
+  for (int tag = 0; tag < 3; ++tag) {
+    rings.emplace_back(world, tag);
+    inboxes.push_back(rings.back().in);
+  }
+  // A token on a channel that changes: one rank after the other is woken.
+  const int last = 3 * world.size();
+  if (world.rank() == 0)
+    rings[1].out.send({.header = {.word = 1}});
+  for (int i = 0; i < 3; ++i) {
+    const size_t which = comm::wait_any(inboxes);
+    const auto got = inboxes[which].try_receive();
+    ASSERT_TRUE(got);
+    const int64_t word = got->header.word;
+    EXPECT_EQ(which, static_cast<size_t>(word % 3));
+    if (word < last)
+      rings[static_cast<size_t>((word + 1) % 3)].out.send(
+          {.header = {.word = word + 1}});
+  }
+  EXPECT_TRUE(contains(
+      message_of<TimeoutError>(
+          [&] { comm::wait_any(inboxes, std::chrono::milliseconds(30)); }),
+      text(
+          "a message on one of 3 channels within 30 ms, but none came, first of all "
+          "from rank ",
+          rings[0].before)));
+  comm::barrier(world);
+}
+
 void exchange_cannot_lock_up(const Group& world) {
   // Everybody sends more than the channels hold before anybody receives.
   std::vector<comm::Sending> sends;
@@ -213,6 +244,7 @@ std::vector<ConformanceCase> channel_cases() {
       {"AFullChannelSaysHowFull", a_full_channel_says_how_full},
       {"AChannelIsAlsoFullOfBytes", a_channel_is_also_full_of_bytes},
       {"AMissingMessageIsATimeout", a_missing_message_is_a_timeout},
+      {"WaitAnyGivesTheFirstThatIsReady", wait_any_gives_the_first_that_is_ready},
       {"ExchangeCannotLockUp", exchange_cannot_lock_up},
       {"WrongEndsAreRefused", wrong_ends_are_refused},
       {"ChannelsOpenAgainAfterClosing", channels_open_again_after_closing}};

@@ -166,13 +166,14 @@ TEST(HostsEngineRanks, AFailureReachesEveryHostWithItsOrigin) {
     for (int culprit = 0; culprit < 4; ++culprit) {
       SCOPED_TRACE(text(trial.name, ", rank ", culprit, " fails"));
       run_hosts({2, 2}, [&](const Group& world) {
-        trial.run(world);
-        if (world.rank() == culprit) {
-          std::this_thread::sleep_for(milliseconds(5));
-          world.abort("the oar is broken");
-        }
-        const auto start = std::chrono::steady_clock::now();
+        auto start = std::chrono::steady_clock::now();
         try {
+          trial.run(world);
+          if (world.rank() == culprit) {
+            std::this_thread::sleep_for(milliseconds(5));
+            world.abort("the oar is broken");
+          }
+          start = std::chrono::steady_clock::now();
           for (;;)
             trial.run(world);
         } catch (const PeerError& error) {

@@ -2,8 +2,7 @@
 
 #include <cstring>
 
-#include <ATen/Functions.h>
-
+#include "trireme/comm/buffer_tensors.h"
 #include "trireme/comm/mpi/mpi_wire.h"
 #include "trireme/core/error.h"
 
@@ -31,24 +30,6 @@ struct MpiChannelEnd {
          .peer = other().rank,
          .tag = tag});
   }
-};
-
-/// Tensors that keep the buffer in which they lie.
-class BufferTensors : public TensorMaker {
- public:
-  explicit BufferTensors(Buffer buffer)
-      : buffer_(std::make_shared<Buffer>(std::move(buffer))) {}
-  at::Tensor make(std::byte* data, const TensorForm& form) override {
-    return at::from_blob(
-        data,
-        form.sizes,
-        form.strides,
-        [keep = buffer_](void*) {},
-        at::TensorOptions().dtype(form.dtype));
-  }
-
- private:
-  std::shared_ptr<Buffer> buffer_;
 };
 
 class MpiSender : public SendPort {
@@ -175,6 +156,11 @@ class MpiReceiver : public ReceivePort {
     return take(record);
   }
 
+  bool ready() override {
+    const PortGate::Turn turn = lane_->gate.try_enter();
+    return turn && has_come();
+  }
+
   std::optional<Message> try_receive() override {
     const PortGate::Turn turn = lane_->gate.try_enter();
     if (!turn || !has_come())
@@ -186,11 +172,14 @@ class MpiReceiver : public ReceivePort {
  private:
   // A message that has begun to come in stays with the channel if the caller gives up.
   bool has_come() {
+    if (lane_->arrived)
+      return true;
     if (lane_->request == MPI_REQUEST_NULL && !start_receiving())
       return false;
     int done = 0;
     check_mpi(MPI_Test(&lane_->request, &done, MPI_STATUS_IGNORE), "MPI_Test");
-    return done != 0;
+    lane_->arrived = done != 0;
+    return lane_->arrived;
   }
 
   bool start_receiving() {
@@ -222,6 +211,7 @@ class MpiReceiver : public ReceivePort {
 
   Message take(FlightRecorder::Record& record) {
     Buffer buffer = std::move(lane_->incoming);
+    lane_->arrived = false;
     const std::span<std::byte> bytes = buffer.bytes();
     record.set_what(bytes.size());
     ++lane_->taken.messages;

@@ -40,6 +40,8 @@ struct MpiReceiveLane {
   MpiCredit taken;
   Buffer incoming;
   MPI_Request request = MPI_REQUEST_NULL;
+  /// Whether all of it is here, and nobody has taken it yet.
+  bool arrived = false;
   /// Sees to that message if the channel goes before it is here.
   MpiProgress* progress = nullptr;
 };

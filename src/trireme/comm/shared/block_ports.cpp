@@ -11,17 +11,24 @@ namespace {
 /// Gives a block back to its sender when the last tensor over it dies.
 class BlockLease {
  public:
-  BlockLease(std::shared_ptr<SharedMemory> memory, RingControl& ring, uint64_t block)
-      : memory_(std::move(memory)), ring_(ring), block_(block) {}
+  BlockLease(const World& world, int sender, RingControl& ring, uint64_t block)
+      : memory_(world.setup().memory),
+        control_(world.control()),
+        sender_(sender),
+        ring_(ring),
+        block_(block) {}
   ~BlockLease() {
     memory_->as<BlockHeader>(block_)->in_use.store(0, std::memory_order_release);
-    ring_.freed.add_one();  // last: the sender may free the ring from here on
+    ring_.freed.add_one();  // the sender may free the ring from here on
+    control_.ring(sender_);
   }
   BlockLease(const BlockLease&) = delete;
   BlockLease& operator=(const BlockLease&) = delete;
 
  private:
   std::shared_ptr<SharedMemory> memory_;
+  WorldControl& control_;  // stays as long as the memory
+  int sender_;
   RingControl& ring_;
   uint64_t block_;
 };
@@ -119,7 +126,7 @@ std::function<void()> BlockSender::release_all() {
 Message BlockReceiver::load(const RingControl::Slot& slot) {
   std::byte* bytes = world().memory().at(slot.payload) + sizeof(BlockHeader);
   LeasedTensors maker(
-      std::make_shared<BlockLease>(world().setup().memory, ring(), slot.payload));
+      std::make_shared<BlockLease>(world(), sender(), ring(), slot.payload));
   return decode({bytes, slot.bytes}, maker);
 }
 

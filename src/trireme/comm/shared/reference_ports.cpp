@@ -37,7 +37,7 @@ std::function<void()> ReferenceSender::release_all() {
 
 Message ReferenceReceiver::load(const RingControl::Slot& slot) {
   Message message = std::exchange(*world().memory().as<Message>(slot.payload), {});
-  ring().freed.add_one();
+  ring().freed.add_one();  // take() rings for both
   return message;
 }
 

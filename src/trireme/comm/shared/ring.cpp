@@ -43,6 +43,7 @@ RingSender::RingSender(ChannelEnd end, const ChannelOptions& options)
     new (&ring_->slot(i)) RingControl::Slot;
   try {
     entry_ = &end_.directory->publish(end_.key, ring_offset_);
+    world().control().ring(end_.peer);
   } catch (...) {
     memory.release(ring_offset_);
     throw;
@@ -54,6 +55,7 @@ RingSender::~RingSender() = default;
 void RingSender::retire() {
   ChannelDirectory::leave_as_sender(
       *entry_, [this] { return ring_->taken.reached(sent_); });
+  world().control().ring(end_.peer);
   world().memory().retire([memory = &world().memory(),
                            control = &world().control(),
                            ring = ring_,
@@ -87,6 +89,7 @@ bool RingSender::try_put(
     return false;
   ring_->slot(sent_) = {payload, layout.total_bytes};
   ring_->sent.post(++sent_);
+  world().control().ring(end_.peer);
   return true;
 }
 
@@ -187,9 +190,11 @@ Message RingReceiver::take(FlightRecorder::Record& record) {
   try {
     Message message = load(slot);
     ring_->taken.post(++taken_);
+    world().control().ring(end_.peer);
     return message;
   } catch (...) {
     ring_->taken.post(++taken_);  // its memory went back: it cannot be loaded again
+    world().control().ring(end_.peer);
     throw;
   }
 }
@@ -199,7 +204,6 @@ std::optional<Message> RingReceiver::try_receive() {
   const PortGate::Turn turn = gate_.try_enter();
   if (!turn)
     return std::nullopt;
-  const auto is_there = [this] { return connect() && ring_->sent.reached(taken_ + 1); };
   if (!is_there()) {
     const std::exception_ptr trouble = world().trouble(peers_);
     if (!trouble)
@@ -211,6 +215,32 @@ std::optional<Message> RingReceiver::try_receive() {
   Message message = take(record);
   record.done();
   return message;
+}
+
+bool RingReceiver::ready() {
+  world().check();
+  const PortGate::Turn turn = gate_.try_enter();
+  if (!turn)
+    return false;
+  if (is_there())
+    return true;
+  const std::exception_ptr trouble = world().trouble(peers_);
+  if (trouble && !is_there() && !sender_closed())  // a peer may close and leave
+    std::rethrow_exception(trouble);
+  return is_there();
+}
+
+bool RingReceiver::closed() {
+  const PortGate::Turn turn = gate_.try_enter();
+  return turn && sender_closed();
+}
+
+// Asked in this order: a sender sends, and then closes its end.
+bool RingReceiver::sender_closed() {
+  if (!connect())
+    return false;
+  const uint32_t state = entry_->state.load(std::memory_order_seq_cst);
+  return (state & ChannelState::SenderGone) != 0 && !is_there();
 }
 
 Message RingReceiver::receive(const Deadline& deadline) {

@@ -63,6 +63,7 @@ class RingSender : public SendPort {
   ~RingSender() override;
   void send(const Message& message, const Deadline& deadline) override;
   bool try_send(const Message& message) override;
+  Doorbell* doorbell() override { return end_.world.get(); }
 
  protected:
   World& world() const { return *end_.world; }
@@ -104,14 +105,21 @@ class RingReceiver : public ReceivePort {
   ~RingReceiver() override;
   Message receive(const Deadline& deadline) override;
   std::optional<Message> try_receive() override;
+  bool ready() override;
+  bool closed() override;
+  Doorbell* doorbell() override { return end_.world.get(); }
 
  protected:
+  /// The rank that sends, counted in world().
+  int sender() const { return end_.peer; }
   World& world() const { return *end_.world; }
   RingControl& ring() const { return *ring_; }
   virtual Message load(const RingControl::Slot& slot) = 0;
 
  private:
   bool connect();
+  bool sender_closed();
+  bool is_there() { return connect() && ring_->sent.reached(taken_ + 1); }
   FlightRecorder::Record begin_record() const;
   Message take(FlightRecorder::Record& record);
   /// `inside`: whether it is our turn, so that we may look at the ring.

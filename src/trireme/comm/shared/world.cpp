@@ -305,6 +305,24 @@ uint64_t World::renew(
   return next.load(std::memory_order_relaxed);
 }
 
+void World::listen() {
+  control_->slot(rank()).listeners.fetch_add(1, std::memory_order_seq_cst);
+}
+
+void World::stop_listening() noexcept {
+  control_->slot(rank()).listeners.fetch_sub(1, std::memory_order_relaxed);
+}
+
+uint32_t World::rings() const {
+  return control_->slot(rank()).bell.value.load(std::memory_order_seq_cst);
+}
+
+void World::await_ring(uint32_t seen, std::chrono::milliseconds limit) {
+  const WorldGuard guard(*this, {});
+  wait_until(
+      control_->slot(rank()).bell, seen + 1, policy(), guard, Deadline::after(limit));
+}
+
 void World::choose_policy() {
   std::vector<RankCores> cores;
   for (int peer = 0; peer < size(); ++peer)

@@ -53,6 +53,9 @@ struct alignas(128) RankSlot {
   std::atomic<uint32_t> channel_count{0};
   std::atomic<uint64_t> channel_page{0};
   Flag channels;
+  /// Rung by peers while some thread of this rank waits for any of its channels.
+  Flag bell;
+  std::atomic<uint32_t> listeners{0};
   /// Why this rank stops the world, written before it does.
   int32_t origin = -1;
   uint32_t timed_out = 0;
@@ -83,6 +86,14 @@ struct alignas(128) WorldControl {
   /// Whether all ranks have stopped using this generation. Whatever is still called in
   /// it throws.
   bool renewed() const { return renewal.step.reached(1); }
+  /// Wakes a rank that listens. To be called after what it is to see, which was posted
+  /// to a Flag: either it sees that, or we see that it listens. (Where a processor
+  /// orders less, it looks by itself every 20 ms.)
+  void ring(int rank) {
+    RankSlot& its = slot(rank);
+    if (its.listeners.load(std::memory_order_seq_cst) != 0) [[unlikely]]
+      its.bell.add_one();
+  }
   RankSlot& slot(int rank) { return reinterpret_cast<RankSlot*>(this + 1)[rank]; }
   static size_t bytes(int size) {
     return sizeof(WorldControl) + sizeof(RankSlot) * static_cast<size_t>(size);
@@ -134,10 +145,10 @@ struct WorldSetup {
 
 /// A rank's hold on its world. Leaves when destroyed: cleanly, or, if an exception is
 /// on its way, by telling the others.
-class World {
+class World : public Doorbell {
  public:
   explicit World(WorldSetup setup);
-  ~World();
+  ~World() override;
   World(const World&) = delete;
   World& operator=(const World&) = delete;
 
@@ -180,6 +191,12 @@ class World {
   /// Whom to tell when this rank is the first to stop the world: another world, of
   /// which it is a part. Called once, from any thread; must not block.
   void on_stop(std::function<void(const Failure&)> tell);
+
+  /// This rank's bell.
+  void listen() override;
+  void stop_listening() noexcept override;
+  uint32_t rings() const override;
+  void await_ring(uint32_t seen, std::chrono::milliseconds limit) override;
 
   /// Whether a rank has left, as it should.
   bool has_left(int peer) const;

@@ -27,7 +27,7 @@ struct ProcessSlot {
 /// regions.
 struct SegmentHeader {
   /// Grows with every change of what the segment holds.
-  static constexpr uint32_t kLayout = 3;
+  static constexpr uint32_t kLayout = 4;
   SegmentStamp stamp;
   uint64_t regions_begin = 0;
   uint64_t region_bytes = 0;

@@ -1,0 +1,36 @@
+#include "trireme/comm/tcp/tcp_header.h"
+
+#include "trireme/net/bytes.h"
+
+namespace trireme::comm {
+namespace {
+constexpr size_t kLongestReason = 32768;
+}  // namespace
+
+std::string encode(const TcpHeader& header) {
+  return net::ByteWriter()
+      .u32(header.group)
+      .u64(header.number)
+      .u32(static_cast<uint32_t>(header.tag))
+      .u64(header.bytes)
+      .u32(static_cast<uint32_t>(header.origin))
+      .u8(header.timed_out ? 1 : 0)
+      .string(std::string_view(header.why).substr(0, kLongestReason))
+      .take();
+}
+
+TcpHeader decode_tcp_header(const std::string& bytes) {
+  net::ByteReader in(bytes, "a word between ranks");
+  TcpHeader header;
+  header.group = in.u32();
+  header.number = in.u64();
+  header.tag = static_cast<int32_t>(in.u32());
+  header.bytes = in.u64();
+  header.origin = static_cast<int32_t>(in.u32());
+  header.timed_out = in.u8() != 0;
+  header.why = in.string(kLongestReason);
+  in.expect_end();
+  return header;
+}
+
+}  // namespace trireme::comm

@@ -1,0 +1,388 @@
+#include "trireme/comm/tcp/tcp_world.h"
+
+#include <algorithm>
+#include <cstring>
+#include <exception>
+#include <new>
+#include <sys/mman.h>
+
+#include "trireme/comm/tcp/tcp_header.h"
+#include "trireme/core/error.h"
+#include "trireme/core/log.h"
+#include "trireme/core/parse_number.h"
+#include "trireme/net/rendezvous.h"
+
+namespace trireme::comm {
+namespace {
+
+constexpr std::string_view kNamePrefix = "rank-";
+constexpr std::chrono::milliseconds kDialLimit = std::chrono::seconds(10);
+
+std::string node_name(int rank) {
+  return text(kNamePrefix, rank);
+}
+
+// Who a peer is; -1 for a name that no rank has.
+int rank_of(const net::Peer& peer, int size) {
+  const std::string_view name = peer.name();
+  if (!name.starts_with(kNamePrefix))
+    return -1;
+  const auto rank = parse_number<int>(name.substr(kNamePrefix.size()));
+  return rank && *rank >= 0 && *rank < size ? *rank : -1;
+}
+
+net::OutMessage word(TcpKind kind, const TcpHeader& header) {
+  return {.envelope = {.type = static_cast<uint16_t>(kind), .header = encode(header)}};
+}
+
+// The message keeps the buffer that it is sent from.
+net::OutMessage word_with(TcpKind kind, const TcpHeader& header, Buffer buffer) {
+  net::OutMessage message = word(kind, header);
+  auto kept = std::make_shared<Buffer>(std::move(buffer));
+  message.body.push_back(kept->bytes());
+  message.keep = std::move(kept);
+  return message;
+}
+
+std::shared_ptr<FlightRecorder> make_tcp_recorder(const TcpSetup& setup) {
+  const size_t bytes = kFlightRingBytes * static_cast<size_t>(setup.size);
+  void* memory = ::mmap(
+      nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED)
+    throw std::bad_alloc();
+  const std::shared_ptr<void> rings(
+      memory, [bytes](void* start) { ::munmap(start, bytes); });
+  return std::make_shared<FlightRecorder>(
+      static_cast<std::byte*>(rings.get()),
+      setup.rank,
+      setup.size,
+      setup.flight_folder,
+      rings);
+}
+
+}  // namespace
+
+TcpWorld::TcpWorld(TcpSetup setup)
+    : WireWorld(
+          {.backend = "tcp",
+           .rank = setup.rank,
+           .size = setup.size,
+           .tuning = setup.tuning,
+           .recorder = make_tcp_recorder(setup)}),
+      setup_(std::move(setup)),
+      exceptions_at_start_(std::uncaught_exceptions()),
+      chosen_(static_cast<size_t>(size())),
+      inbound_(static_cast<size_t>(size())) {
+  for (int i = 0; i < size(); ++i)
+    dialling_.push_back(std::make_unique<std::mutex>());
+}
+
+std::shared_ptr<TcpWorld> TcpWorld::join(TcpSetup setup, const Deadline& deadline) {
+  const std::shared_ptr<TcpWorld> world(new TcpWorld(std::move(setup)));
+  world->meet(deadline);
+  return world;
+}
+
+void TcpWorld::meet(const Deadline& deadline) {
+  node_ = std::make_unique<net::Node>(
+      net::NodeOptions{
+          .name = node_name(rank()),
+          .job = setup_.job,
+          .incarnation = setup_.incarnation << 32 | setup_.generation,
+          .security = setup_.security,
+          .listen = {setup_.listen},
+          .heartbeat = setup_.heartbeat},
+      *this);
+  // Kept: the store may go before the last connection is made.
+  net::PrefixStore here(text("world/", setup_.generation, "/"), setup_.store);
+  addresses_ =
+      net::join(here, size(), rank(), node_->addresses().front().text(), deadline);
+  if (size() == 1)
+    return;
+  peer((rank() + 1) % size(), deadline);
+  // Nobody goes on, and perhaps leaves, before all have met their neighbours.
+  net::PrefixStore met(text("world/", setup_.generation, "/met/"), setup_.store);
+  net::join(met, size(), rank(), "", deadline);
+}
+
+TcpWorld::~TcpWorld() {
+  if (std::uncaught_exceptions() > exceptions_at_start_)
+    stop(
+        {.origin = rank(),
+         .why = text(
+             "[comm] rank ",
+             rank(),
+             " left its world by an exception; see its own output")});
+  if (node_)
+    node_->close();
+}
+
+// -- peers
+
+std::optional<net::Peer> TcpWorld::known_peer(int rank) {
+  const std::lock_guard lock(mutex_);
+  auto& chosen = chosen_[static_cast<size_t>(rank)];
+  // Once chosen it stays: messages over two sessions would not keep their order.
+  if (!chosen)
+    chosen = inbound_[static_cast<size_t>(rank)];
+  return chosen ? std::optional(chosen) : std::nullopt;
+}
+
+net::Peer TcpWorld::peer(int rank, const Deadline& deadline) {
+  if (const auto known = known_peer(rank))
+    return *known;
+  const std::lock_guard dialling(*dialling_[static_cast<size_t>(rank)]);
+  if (const auto known = known_peer(rank))
+    return *known;
+  mail_->check();
+  const net::Peer dialled = dial(rank, deadline);
+  const std::lock_guard lock(mutex_);
+  auto& chosen = chosen_[static_cast<size_t>(rank)];
+  if (!chosen)
+    chosen = dialled;
+  return chosen;
+}
+
+// All nodes listen since the start: who does not answer is gone.
+net::Peer TcpWorld::dial(int rank, const Deadline& deadline) {
+  const auto address = net::Address::parse(addresses_[static_cast<size_t>(rank)]);
+  const auto limit = std::min(
+      std::chrono::duration_cast<std::chrono::milliseconds>(deadline.remaining()),
+      kDialLimit);
+  try {
+    return node_->connect(node_name(rank), address, Deadline::after(limit));
+  } catch (const TimeoutError& error) {
+    throw PeerError(
+        rank,
+        text(
+            "[comm] expected rank ",
+            rank,
+            " at ",
+            address.text(),
+            ", but it has left its world or cannot be reached; look at its own output "
+            "(",
+            error.what(),
+            ")"));
+  }
+}
+
+void TcpWorld::joined(const net::Peer& peer) {
+  const int rank = rank_of(peer, size());
+  if (rank < 0)
+    throw InvalidArgument(text(
+        "[comm] expected a rank of this world, got a node called ",
+        peer.name(),
+        "; see that no other program uses the job's key"));
+  const std::lock_guard lock(mutex_);
+  inbound_[static_cast<size_t>(rank)] = peer;
+}
+
+// -- transfers and messages out
+
+void TcpWorld::push(const net::Peer& peer, const TcpTransferPtr& transfer) {
+  net::OutMessage message =
+      word(TcpKind::Transfer, {.group = transfer->group, .number = transfer->number});
+  message.body.push_back({transfer->data, transfer->bytes});
+  message.done = [mail = mail_, transfer](bool arrived) {
+    mail->sent(transfer, arrived);
+  };
+  peer.send(std::move(message));
+}
+
+void TcpWorld::start_send(const TcpTransferPtr& transfer, const Deadline& deadline) {
+  if (transfer->bytes <= kEagerBytes) {
+    send_copy(
+        transfer->group,
+        transfer->peer,
+        transfer->number,
+        {transfer->data, transfer->bytes},
+        deadline);
+    transfer->done = true;
+    return;
+  }
+  const net::Peer to = peer(transfer->peer, deadline);
+  if (mail_->may_send(transfer))
+    push(to, transfer);
+}
+
+void TcpWorld::send_copy(
+    uint32_t group,
+    int to,
+    uint64_t number,
+    std::span<const std::byte> bytes,
+    const Deadline& deadline) {
+  Buffer copy = pool_.take(bytes.size());
+  std::memcpy(copy.data(), bytes.data(), bytes.size());
+  peer(to, deadline)
+      .send(word_with(
+          TcpKind::Transfer, {.group = group, .number = number}, std::move(copy)));
+}
+
+void TcpWorld::start_receive(const TcpTransferPtr& transfer, const Deadline& deadline) {
+  if (mail_->expect(transfer) || transfer->bytes <= kEagerBytes)
+    return;
+  peer(transfer->peer, deadline)
+      .send(
+          word(TcpKind::Ready, {.group = transfer->group, .number = transfer->number}));
+}
+
+void TcpWorld::send_message(
+    const TcpChannelKey& key, Buffer message, const Deadline& deadline) {
+  const auto& [group, to, tag] = key;
+  if (to == rank())
+    return mail_->deliver(key, std::move(message));
+  peer(to, deadline)
+      .send(word_with(
+          TcpKind::Message, {.group = group, .tag = tag}, std::move(message)));
+}
+
+void TcpWorld::send_credit(const TcpChannelKey& key, const TcpCredit& credit) {
+  const auto& [group, to, tag] = key;
+  if (to == rank())
+    return mail_->set_credit(key, credit);
+  // Who has sent something can be reached over the same session.
+  if (const auto known = known_peer(to))
+    known->send(word(
+        TcpKind::Credit,
+        {.group = group,
+         .number = credit.messages,
+         .tag = tag,
+         .bytes = credit.bytes}));
+}
+
+void TcpWorld::send_closed(const TcpChannelKey& key, uint64_t messages) {
+  const auto& [group, to, tag] = key;
+  if (to == rank())
+    return mail_->close_channel(key, messages);
+  if (const auto known = known_peer(to))
+    known->send(
+        word(TcpKind::Closed, {.group = group, .number = messages, .tag = tag}));
+}
+
+void TcpWorld::leave(uint32_t group, std::span<const int> members) {
+  for (const int member : members)
+    if (member != rank())
+      if (const auto known = known_peer(member))
+        known->send(word(TcpKind::Left, {.group = group}));
+}
+
+void TcpWorld::withdraw(std::span<const TcpTransferPtr> transfers) {
+  for (const int touched : mail_->withdraw(transfers)) {
+    std::vector<net::Peer> sessions;
+    {
+      const std::lock_guard lock(mutex_);
+      sessions = {
+          chosen_[static_cast<size_t>(touched)],
+          inbound_[static_cast<size_t>(touched)]};
+    }
+    for (const net::Peer& session : sessions)
+      if (session)
+        session.drop();
+  }
+}
+
+void TcpWorld::time_out_channel(const std::string& what) {
+  if (!timeout_noted_.exchange(true))
+    recorder().dump(rank(), what);
+  throw TimeoutError(what);
+}
+
+// -- what comes in, on the I/O thread
+
+std::span<std::byte> TcpWorld::place(
+    const net::Peer& peer, const net::Envelope& envelope, size_t bytes) {
+  if (envelope.type != static_cast<uint16_t>(TcpKind::Transfer))
+    return {};
+  const TcpHeader header = decode_tcp_header(envelope.header);
+  return mail_->place(header.group, rank_of(peer, size()), header.number, bytes);
+}
+
+void TcpWorld::received(const net::Peer& peer, net::InMessage message) {
+  const TcpHeader header = decode_tcp_header(message.envelope.header);
+  const int from = rank_of(peer, size());
+  // What lies here is bounded by the calls and the channels themselves.
+  message.allowance.reset();
+  switch (static_cast<TcpKind>(message.envelope.type)) {
+    case TcpKind::Transfer:
+      return mail_->arrived(
+          header.group, from, header.number, std::move(message.buffer));
+    case TcpKind::Ready:
+      // The receiver has asked over a session of its own choice; this rank sends over
+      // its own.
+      if (const auto transfer = mail_->ready(header.group, from, header.number))
+        if (const auto known = known_peer(from))
+          push(*known, transfer);
+      return;
+    case TcpKind::Message:
+      return mail_->deliver(
+          {header.group, from, header.tag}, std::move(message.buffer));
+    case TcpKind::Credit:
+      return mail_->set_credit(
+          {header.group, from, header.tag},
+          {.messages = header.number, .bytes = header.bytes});
+    case TcpKind::Closed:
+      return mail_->close_channel({header.group, from, header.tag}, header.number);
+    case TcpKind::Left:
+      return mail_->left(header.group, from);
+    case TcpKind::Stop:
+      return fail(
+          {.origin = header.origin, .why = header.why, .timed_out = header.timed_out},
+          false);
+  }
+  throw InvalidArgument(text(
+      "[comm] expected a word between ranks, got type ",
+      message.envelope.type,
+      "; run the same release of Trireme on all ranks"));
+}
+
+void TcpWorld::lost(const net::Peer& peer, net::Ending ending, const std::string& why) {
+  const int from = rank_of(peer, size());
+  if (from < 0 || ending == net::Ending::Closed)
+    return;
+  if (ending == net::Ending::Left)
+    return mail_->rank_left(from);
+  fail(
+      {.origin = from,
+       .why = text(
+           "[comm] expected rank ",
+           from,
+           " to be there, but it is gone (",
+           why,
+           "); look at its own output")},
+      true);
+}
+
+// -- failures
+
+void TcpWorld::stop(const Failure& failure) noexcept {
+  fail(failure, true);
+}
+
+void TcpWorld::fail(const Failure& failure, bool ours) noexcept {
+  try {
+    if (!mail_->fail(failure))
+      return;
+    if (ours)
+      recorder().dump(rank(), failure.why);
+    // Everybody tells everybody whom it knows: that reaches all.
+    std::vector<net::Peer> peers;
+    {
+      const std::lock_guard lock(mutex_);
+      for (size_t i = 0; i < chosen_.size(); ++i)
+        if (const net::Peer& known = chosen_[i] ? chosen_[i] : inbound_[i])
+          peers.push_back(known);
+    }
+    for (const net::Peer& known : peers)
+      known.send(word(
+          TcpKind::Stop,
+          {.origin = failure.origin,
+           .timed_out = failure.timed_out,
+           .why = failure.why}));
+    tell_failure(failure);
+  } catch (const std::exception& error) {
+    TRIREME_LOG(warn, "comm") << "could not tell the others of a failure: "
+                              << error.what();
+  }
+}
+
+}  // namespace trireme::comm

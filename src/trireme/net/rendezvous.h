@@ -1,0 +1,58 @@
+// How the processes of a job find their store, and each other in it.
+#pragma once
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "trireme/core/environment.h"
+#include "trireme/net/security.h"
+#include "trireme/net/store.h"
+
+namespace trireme::net {
+
+/// What open_store() needs beside the URL. What is left out comes from the variables.
+struct OpenStoreOptions {
+  Environment env = Environment::of_process();
+  /// Security::from_environment() if left out; a file store needs none.
+  std::optional<Security> security;
+  /// For tcp:// without them: rank 0 hosts the store, one without a rank connects.
+  std::optional<int> rank;
+  /// Who this is: "rank-3", or "client" without a rank. Who hosts it: "rank-0", or
+  /// "store" where no rank does. With certificates they must be what those say.
+  std::string name;
+  std::string server_name;
+  /// What tells this job from others, and its starts: the launcher's run id and restart
+  /// count.
+  std::optional<std::string> job;
+  std::optional<std::uint64_t> incarnation;
+  /// How long to wait for the server, and for calls without a deadline:
+  /// TRIREME_TIMEOUT.
+  std::optional<std::chrono::milliseconds> timeout;
+  StoreLimits limits;
+};
+
+/// Opens the store of a URL (see StoreUrl); all processes of a job give the same.
+///
+/// env:// reads TRIREME_STORE, the URL of a store that the launcher hosts; where it is
+/// not set, rank 0 hosts it at MASTER_ADDR and MASTER_PORT, and a world of one needs no
+/// other process. What rank 0 hosts ends with its store: let it be the last to close,
+/// for instance after a second join().
+///
+///     auto store = open_store("env://");
+///     auto addresses = join(*store, world_size, rank, own_address, deadline);
+///
+/// InvalidArgument for a bad URL or missing variables, TimeoutError if nobody hosts it.
+std::shared_ptr<Store> open_store(std::string_view url, OpenStoreOptions options = {});
+
+/// Puts this rank's value into the store, waits until all ranks have done so, and gives
+/// the values of all, by rank. TimeoutError names the ranks that are missing;
+/// InvalidArgument if another process has joined as this rank. It uses the keys
+/// "join/0" and so on: for another round use a PrefixStore.
+std::vector<std::string> join(
+    Store& store, int world_size, int rank, std::string_view value, Deadline deadline);
+
+}  // namespace trireme::net

@@ -1,0 +1,119 @@
+#include "trireme/comm/tcp/tcp_mail.h"
+
+#include <cstring>
+
+#include <gtest/gtest.h>
+
+#include "trireme/core/error.h"
+
+namespace trireme::comm {
+namespace {
+
+TcpTransferPtr transfer_of(
+    uint64_t number, std::vector<std::byte>& memory, bool sends) {
+  return std::make_shared<TcpTransfer>(TcpTransfer{
+      .group = 1,
+      .peer = 2,
+      .number = number,
+      .data = memory.data(),
+      .bytes = memory.size(),
+      .sends = sends});
+}
+Buffer buffer_of(BufferPool& pool, size_t bytes, int value) {
+  Buffer buffer = pool.take(bytes);
+  std::memset(buffer.data(), value, bytes);
+  return buffer;
+}
+
+TEST(TcpMail, WhatComesEarlyIsKept) {
+  BufferPool pool;
+  TcpMail mail;
+  mail.arrived(1, 2, 2, buffer_of(pool, 10, 22));
+  mail.arrived(1, 2, 1, buffer_of(pool, 10, 11));
+  std::vector<std::byte> memory(10);
+  EXPECT_TRUE(mail.expect(transfer_of(1, memory, false)));
+  EXPECT_EQ(memory[9], std::byte{11});
+  EXPECT_TRUE(mail.expect(transfer_of(2, memory, false)));
+  EXPECT_EQ(memory[9], std::byte{22});
+}
+
+TEST(TcpMail, WhatIsExpectedGoesStraightToItsPlace) {
+  TcpMail mail;
+  std::vector<std::byte> memory(100);
+  const auto transfer = transfer_of(1, memory, false);
+  EXPECT_FALSE(mail.expect(transfer));
+  EXPECT_TRUE(mail.place(1, 2, 2, 100).empty());
+  EXPECT_TRUE(mail.place(1, 3, 1, 100).empty());
+  EXPECT_EQ(mail.place(1, 2, 1, 100).data(), memory.data());
+  mail.arrived(1, 2, 1, Buffer());
+  EXPECT_TRUE(transfer->done);
+}
+
+TEST(TcpMail, WhatDoesNotFitIsRefused) {
+  BufferPool pool;
+  TcpMail mail;
+  std::vector<std::byte> small(10), large(kEagerBytes + 10);
+  mail.expect(transfer_of(1, small, false));
+  EXPECT_THROW(mail.place(1, 2, 1, 11), InvalidArgument);
+  EXPECT_EQ(mail.place(1, 2, 1, 9).size(), 9u);  // a word may be shorter
+  mail.expect(transfer_of(2, large, false));
+  EXPECT_THROW(mail.place(1, 2, 2, large.size() - 1), InvalidArgument);
+}
+
+TEST(TcpMail, LargeTransfersWaitForTheirReceiver) {
+  TcpMail mail;
+  std::vector<std::byte> memory(10);
+  const auto first = transfer_of(1, memory, true),
+             second = transfer_of(2, memory, true);
+  EXPECT_FALSE(mail.may_send(first));
+  EXPECT_EQ(mail.ready(1, 2, 1), first);
+  EXPECT_EQ(mail.ready(1, 2, 2), nullptr);
+  EXPECT_TRUE(mail.may_send(second));
+}
+
+TEST(TcpMail, WithdrawingTellsWhoseMemoryIsTouched) {
+  TcpMail mail;
+  std::vector<std::byte> memory(10);
+  const auto quiet = transfer_of(1, memory, false),
+             busy = transfer_of(2, memory, false);
+  mail.expect(quiet);
+  mail.expect(busy);
+  mail.place(1, 2, 2, 10);
+  const TcpTransferPtr both[] = {quiet, busy};
+  EXPECT_EQ(mail.withdraw(std::span(both).first(1)), std::vector<int>{});
+  EXPECT_EQ(mail.withdraw(both), std::vector<int>{2});
+  mail.arrived(1, 2, 2, Buffer());  // too late, and harmless
+  EXPECT_FALSE(busy->done);
+}
+
+// Its acknowledgement and the word that it has left may come over different sessions.
+TEST(TcpMail, WhatAReceiverHasAPlaceForMayArriveAfterItHasLeft) {
+  TcpMail mail;
+  std::vector<std::byte> memory(10);
+  const auto going = transfer_of(1, memory, true),
+             stalled = transfer_of(2, memory, true);
+  mail.ready(1, 2, 1);
+  EXPECT_TRUE(mail.may_send(going));
+  EXPECT_FALSE(mail.may_send(stalled));
+  mail.left(1, 2);
+  EXPECT_FALSE(mail.hopeless_locked(*going));
+  EXPECT_TRUE(mail.hopeless_locked(*stalled));
+  mail.sent(going, false);
+  EXPECT_TRUE(mail.hopeless_locked(*going));
+}
+
+TEST(TcpMail, TheFirstFailureCounts) {
+  TcpMail mail;
+  mail.check();
+  EXPECT_TRUE(mail.fail({.origin = 3, .why = "first"}));
+  EXPECT_FALSE(mail.fail({.origin = 1, .why = "second"}));
+  try {
+    mail.check();
+    FAIL();
+  } catch (const PeerError& error) {
+    EXPECT_EQ(error.rank(), 3);
+  }
+}
+
+}  // namespace
+}  // namespace trireme::comm

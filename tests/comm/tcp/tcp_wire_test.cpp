@@ -1,0 +1,97 @@
+// The wire over tcp: the conformance suite, flat and between hosts, plain and under
+// TLS.
+#include "trireme/comm/tcp/tcp_wire.h"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include "tcp_ranks.h"
+#include "trireme/comm/channel.h"
+#include "trireme/comm/collectives.h"
+#include "trireme/core/error.h"
+#include "trireme/testing/check.h"
+#include "trireme/testing/conformance.h"
+
+namespace trireme::comm {
+namespace {
+
+using testing::contains;
+
+void add_tcp_suite(const std::string& name, TcpRanks how, std::vector<int> sizes = {}) {
+  const bool flat = !sizes.empty();
+  if (!flat)
+    sizes = {how.ranks()};
+  testing::register_conformance(
+      {.suite = "ConformanceTcp" + name + "Ranks",
+       .run =
+           [how, flat](int ranks, const testing::RankBody& body) {
+             TcpRanks these = how;
+             if (flat)
+               these.hosts = {ranks};
+             run_tcp(these, body);
+           },
+       .sizes = std::move(sizes)});
+}
+
+const bool tcp_registered = [] {
+  add_tcp_suite("", {}, {1, 2, 4});
+  add_tcp_suite(
+      "Tls", {.security = net::Security::job_key(net::JobKey::random())}, {2});
+  add_tcp_suite("22", {.hosts = {2, 2}});
+  add_tcp_suite("31", {.hosts = {3, 1}});
+  add_tcp_suite(
+      "22Chain",
+      {.hosts = {2, 2},
+       .tuning = {.payload_bytes = 600, .small_bytes = 0, .chain_bytes = 5000}});
+  return true;
+}();
+
+TEST(TcpWireRanks, NamesItself) {
+  EXPECT_TRUE(tcp_registered);
+  run_tcp({.hosts = {2}}, [](const Group& world) {
+    EXPECT_EQ(world.backend(), "tcp");
+    world.engine().check();
+  });
+}
+
+// One group's large transfer, for which nobody is ready yet, must not hold another up.
+TEST(TcpWireRanks, GroupsDoNotStandInEachOthersWay) {
+  run_tcp({.hosts = {2}}, [](const Group& world) {
+    const Group first = world.split(0), second = world.split(0);
+    at::Tensor large = at::ones({40'000'000});  // more than any window
+    at::Tensor other = at::ones({30'000'000});
+    if (world.rank() == 0) {
+      const Work work = all_reduce(first, large, {.async = true});
+      all_reduce(second, other);
+      work.wait();
+    } else {
+      all_reduce(second, other);
+      all_reduce(first, large);
+    }
+    EXPECT_EQ(large[7].item<float>(), 2.0F);
+    EXPECT_EQ(other[7].item<float>(), 2.0F);
+  });
+}
+
+TEST(TcpWireRanks, ATimeoutTakesItsTransfersBack) {
+  run_tcp(
+      {.hosts = {2}, .timeout = std::chrono::milliseconds(400)},
+      [](const Group& world) {
+        auto memory = std::make_unique<at::Tensor>(at::ones({1'000'000}));
+        if (world.rank() == 1) {
+          std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+          EXPECT_ANY_THROW(world.engine().check());
+          return;
+        }
+        try {
+          all_reduce(world, *memory);
+          FAIL();
+        } catch (const TimeoutError& error) {
+          EXPECT_TRUE(contains(error.what(), "rank 1 did not come")) << error.what();
+        }
+        memory.reset();  // nobody touches it any more
+      });
+}
+
+}  // namespace
+}  // namespace trireme::comm

@@ -1,0 +1,76 @@
+#include "trireme/comm/tcp/tcp_world.h"
+
+#include <thread>
+
+#include <gtest/gtest.h>
+
+#include "tcp_ranks.h"
+#include "trireme/comm/collectives.h"
+#include "trireme/core/error.h"
+#include "trireme/testing/check.h"
+
+namespace trireme::comm {
+namespace {
+
+using testing::contains;
+
+TEST(TcpWorld, WhoDoesNotComeIsNamed) {
+  const auto store = std::make_shared<net::MemoryStore>();
+  const TcpRanks how{.hosts = {4}};
+  std::thread second([&] {
+    EXPECT_THROW(
+        TcpWorld::join(
+            how.setup(2, store), Deadline::after(std::chrono::milliseconds(300))),
+        TimeoutError);
+  });
+  try {
+    TcpWorld::join(
+        how.setup(0, store), Deadline::after(std::chrono::milliseconds(300)));
+    ADD_FAILURE();
+  } catch (const TimeoutError& error) {
+    EXPECT_TRUE(contains(error.what(), "without ranks 1, 3")) << error.what();
+  }
+  second.join();
+}
+
+TEST(TcpWorldRanks, AFailureReachesRanksThatNeverSpoke) {
+  // Only neighbours are connected: the word goes round the ring.
+  run_tcp({.hosts = {6}}, [](const Group& world) {
+    if (world.rank() == 4) {
+      world.abort("[comm] a test stops here");
+      return;
+    }
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(5);
+    for (;;) {
+      try {
+        world.engine().check();
+      } catch (const PeerError& error) {
+        EXPECT_EQ(error.rank(), 4);
+        return;
+      }
+      ASSERT_LT(std::chrono::steady_clock::now(), end);
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  });
+}
+
+TEST(TcpWorldRanks, ALaterGenerationIsNotDisturbed) {
+  run_tcp({.hosts = {3}}, [](const Group& world) {
+    if (world.rank() == 1)
+      world.abort("[comm] a test stops here");
+    while (true) {
+      try {
+        barrier(world);
+      } catch (const Error&) {
+        break;
+      }
+    }
+    const Group again = world.renew();
+    at::Tensor sum = at::ones({100'000});
+    all_reduce(again, sum);
+    EXPECT_EQ(sum[5].item<float>(), 3.0F);
+  });
+}
+
+}  // namespace
+}  // namespace trireme::comm
