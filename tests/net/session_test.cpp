@@ -119,6 +119,10 @@ TEST_P(SessionTest, ALossIsToldToThoseWhoseMessagesAreUnderWay) {
 // One bit, at every place of the first kilobyte and at some of the rest: the greeting,
 // heads, headers and bodies. The session heals or ends; nothing wrong arrives.
 TEST_P(SessionTest, NoFlippedBitArrives) {
+  nodes_.at_server.on_message = [](const Peer&, InMessage message) {
+    EXPECT_TRUE(message.body.empty() || is_numbered(message));
+    EXPECT_TRUE(message.envelope.header == "n");
+  };
   for (std::int64_t at = 0; at < 6000; at += at < 1200 ? 41 : 977) {
     Relay relay(nodes_.server->addresses().front());
     relay.flip(at);
@@ -131,10 +135,6 @@ TEST_P(SessionTest, NoFlippedBitArrives) {
          .reconnect = 300ms,
          .handshake = 300ms},
         recorder);
-    nodes_.at_server.on_message = [](const Peer&, InMessage message) {
-      EXPECT_TRUE(message.body.empty() || is_numbered(message));
-      EXPECT_TRUE(message.envelope.header == "n");
-    };
     try {
       const Peer server =
           client.connect("server", relay.address(), Deadline::after(1s));

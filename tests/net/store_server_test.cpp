@@ -81,17 +81,28 @@ TEST(StoreServer, ForgetsAClientThatLeaves) {
 }
 
 TEST(StoreServer, ForgetsAClientThatIsKilledWhileItWaits) {
-  const StoreServer server(quick_server());
-  const Address address = server.addresses().front();
+  // A fork of a process with threads could not have threads of its own everywhere, so
+  // it comes first, and learns the port later.
+  int ports[2];
+  ASSERT_EQ(::pipe(ports), 0);
   const pid_t child = ::fork();
   if (child == 0) {
+    ::close(ports[1]);
+    int port = 0;
+    if (::read(ports[0], &port, sizeof port) != sizeof port)
+      ::_exit(1);
     try {
-      TcpStore store(client_at(address));
+      TcpStore store(client_at(Address::tcp("127.0.0.1", port)));
       store.get("absent", store_patience());
     } catch (const Error&) {
     }
     ::_exit(0);
   }
+  const StoreServer server(quick_server());
+  const int port = server.addresses().front().port;
+  EXPECT_EQ(::write(ports[1], &port, sizeof port), sizeof port);
+  ::close(ports[0]);
+  ::close(ports[1]);
   EXPECT_TRUE(comes_true([&] { return server.stats().waits == 1; }));
   ::kill(child, SIGKILL);
   ::waitpid(child, nullptr, 0);

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <atomic>
+#include <future>
 #include <mutex>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include <gtest/gtest.h>
 
@@ -42,11 +44,16 @@ TEST(WatchThread, DropsWhatASlowWatcherDoesNotTake) {
   StoreChanges slow;
   StoreChanges quick;
   WatchThread thread(10 * (kStoreEntryBytes + 2));
-  thread.add(1, [&](const StoreChange& change) {
+  std::promise<void> called;
+  thread.add(1, [&, first = true](const StoreChange& change) mutable {
+    if (std::exchange(first, false))
+      called.set_value();
     const std::lock_guard wait(gate);
     slow.callback()(change);
   });
-  for (int i = 0; i < 40; ++i)
+  thread.push(1, change_of("10"));
+  called.get_future().wait();  // or it might find a gap, and leave another behind it
+  for (int i = 1; i < 40; ++i)
     thread.push(1, change_of(std::to_string(10 + i)));
   closed.unlock();
   const auto seen = slow.wait_for_last(was_set("49", ""));

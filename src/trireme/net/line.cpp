@@ -166,8 +166,8 @@ void Line::run_session() {
   if (gone || closed)
     return fail(trouble(), false);
   // Its own last word is on its way: the other side closes when it has read it.
-  if (session->left() && connection_.written())
-    connection_.stream().shut_down();
+  if (session->left() && written())
+    say_goodbye();
 }
 
 void Line::refuse(const std::string& why) {
@@ -182,8 +182,22 @@ void Line::refuse(const std::string& why) {
 void Line::shut() {
   if (std::exchange(phase_, Phase::Closed) == Phase::Closed)
     return;
-  connection_.stream().shut_down();
+  say_goodbye();
   core_.reactor().forget(connection_.stream().fd());
+}
+
+std::mutex& Line::write_lock() const {
+  return session_ ? session_->write_lock() : alone_;
+}
+
+bool Line::written() const {
+  const std::lock_guard lock(write_lock());
+  return connection_.written();
+}
+
+void Line::say_goodbye() {
+  const std::lock_guard lock(write_lock());
+  connection_.stream().shut_down();
 }
 
 void Line::fail(const std::string& why, bool damaged) {
@@ -193,6 +207,7 @@ void Line::fail(const std::string& why, bool damaged) {
 }
 
 std::string Line::trouble() const {
+  const std::lock_guard lock(write_lock());
   const std::string why = const_cast<Connection&>(connection_).stream().trouble();
   if (!why.empty())
     return why;

@@ -55,6 +55,10 @@ class Line : public Reactor::Handler,
   void greet();
   void run_session();
   void fail(const std::string& why, bool damaged);
+  /// For what writes: other threads may be sending over the session.
+  std::mutex& write_lock() const;
+  bool written() const;
+  void say_goodbye();
   std::string trouble() const;
 
   NodeCore& core_;
@@ -63,7 +67,7 @@ class Line : public Reactor::Handler,
   Connection connection_;
   Phase phase_;
   std::string remote_;
-  std::mutex alone_;  // stands in for a session's while there is none
+  mutable std::mutex alone_;  // stands in for a session's while there is none
   OutFrame word_;     // what the handshake has to say
   bool has_word_ = false;
   std::string header_;  // of the frame that is being read

@@ -53,6 +53,8 @@ class Session : public FrameSource,
   const std::shared_ptr<Line>& line() const { return line_; }
   /// Writes what is queued. Gives whether the connection broke over it.
   bool flush();
+  /// Held by whoever writes to the connection, in any thread.
+  std::mutex& write_lock() const { return mutex_; }
   /// Reads what has come; true if the connection has closed.
   bool read();
   /// No connection carries it any more, and none will.

@@ -10,6 +10,7 @@
 #include <memory>
 #include <mutex>
 #include <numeric>
+#include <optional>
 #include <set>
 #include <thread>
 #include <tuple>
@@ -81,7 +82,7 @@ class LocalNet {
   std::map<Lane, Deadline::Clock::time_point> busy_until_;
   std::map<Lane, std::pair<std::deque<OpPointer>, std::deque<OpPointer>>> lanes_;
   std::set<std::pair<uint32_t, int>> left_;  // group and member
-  std::unique_ptr<Failure> failure_;
+  std::optional<Failure> failure_;
   std::vector<std::weak_ptr<class LocalWireWorld>> ranks_;
 };
 
@@ -116,7 +117,7 @@ class LocalWireWorld : public WireWorld,
       std::lock_guard lock(net_->mutex_);
       if (net_->failure_)
         return;
-      net_->failure_ = std::make_unique<Failure>(failure);
+      net_->failure_ = failure;
       net_->changed_.notify_all();
       for (const auto& rank : net_->ranks_)
         ranks.push_back(rank.lock());
@@ -126,15 +127,17 @@ class LocalWireWorld : public WireWorld,
         rank->hear(failure);
   }
   void check() const override {
-    std::lock_guard lock(net_->mutex_);
-    check_locked();
-  }
-  void check_locked() const {
-    if (!net_->failure_)
+    std::optional<Failure> failure;
+    {
+      std::lock_guard lock(net_->mutex_);
+      failure = net_->failure_;
+    }
+    if (!failure)
       return;
-    if (net_->failure_->timed_out)
-      throw TimeoutError(net_->failure_->why);
-    throw PeerError(net_->failure_->origin, net_->failure_->why);
+    tell_failure(*failure);  // nobody sees it before the other world has heard
+    if (failure->timed_out)
+      throw TimeoutError(failure->why);
+    throw PeerError(failure->origin, failure->why);
   }
 
  private:
@@ -332,7 +335,8 @@ class LocalWire : public Wire {
       if (!each->done && !each->sends)
         waited_for.push_back(each->peer);
     withdraw_all();
-    world_->check_locked();
+    lock.unlock();
+    world_->check();
     if (left != nullptr)
       throw PeerError(
           member,
@@ -342,7 +346,6 @@ class LocalWire : public Wire {
               " to take part, but it has left this group; make every rank call the "
               "same operations before it closes the group"));
     TRIREME_ASSERT(!in_time);
-    lock.unlock();
     const std::string what = late_text(waited_for);
     world_->stop({.origin = world_->rank(), .why = what, .timed_out = true});
     world_->check();

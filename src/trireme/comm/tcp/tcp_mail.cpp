@@ -194,6 +194,11 @@ bool TcpMail::has_left(uint32_t group, int rank) {
   return gone_locked(group, rank);
 }
 
+std::optional<Failure> TcpMail::failure() {
+  const std::lock_guard lock(mutex_);
+  return failure_;
+}
+
 void TcpMail::check() {
   const std::lock_guard lock(mutex_);
   if (!failure_)

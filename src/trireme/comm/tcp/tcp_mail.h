@@ -103,7 +103,8 @@ class TcpMail : public Doorbell {
   /// A rank has closed its world.
   void rank_left(int rank);
   bool has_left(uint32_t group, int rank);
-  /// Throws what the world was stopped by.
+  /// What the world was stopped by, if it was; check() throws it.
+  std::optional<Failure> failure();
   void check();
 
   /// Waits until `condition`, called under the lock, is true, or the world has failed;

@@ -64,13 +64,13 @@ class TcpChannelEnd {
       if (!budget.charge())
         return false;
     if (!met) {
-      mail().check();
+      world().check();
       refuse_gone();
     }
     return true;
   }
   void check_there(uint64_t taken) const {
-    mail().check();
+    world().check();
     bool gone = false;
     mail().wait(
         std::chrono::milliseconds(0), [&] { return gone = gone_locked(taken); });

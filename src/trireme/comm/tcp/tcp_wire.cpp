@@ -111,12 +111,12 @@ void TcpWire::give_up() {
   world_->mail().wait(std::chrono::milliseconds(0), [&] {
     if (const TcpTransfer* left = unreachable_locked())
       gone = left->peer;
+    for (const TcpTransferPtr& each : transfers_)
+      for (int peer = 0; peer < size() && !each->sends && !each->done; ++peer)
+        if (world_rank(peer) == each->peer)
+          waited_for.push_back(peer);
     return true;
   });
-  for (const TcpTransferPtr& each : transfers_)
-    for (int peer = 0; peer < size() && !each->sends && !each->done; ++peer)
-      if (world_rank(peer) == each->peer)
-        waited_for.push_back(peer);
   const auto transfers = std::exchange(transfers_, {});
   const auto check = [&] {
     try {

@@ -134,7 +134,7 @@ net::Peer TcpWorld::peer(int rank, const Deadline& deadline) {
   const std::lock_guard dialling(*dialling_[static_cast<size_t>(rank)]);
   if (const auto known = known_peer(rank))
     return *known;
-  mail_->check();
+  check();
   const net::Peer dialled = dial(rank, deadline);
   const std::lock_guard lock(mutex_);
   auto& chosen = chosen_[static_cast<size_t>(rank)];
@@ -353,6 +353,15 @@ void TcpWorld::lost(const net::Peer& peer, net::Ending ending, const std::string
 }
 
 // -- failures
+
+// Nobody sees a failure before the other world of this rank has heard of it: from then
+// on all groups of both refuse.
+void TcpWorld::check() const {
+  if (const auto failure = mail_->failure()) {
+    tell_failure(*failure);
+    mail_->check();
+  }
+}
 
 void TcpWorld::stop(const Failure& failure) noexcept {
   fail(failure, true);

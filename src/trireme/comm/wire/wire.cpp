@@ -1,6 +1,7 @@
 #include "trireme/comm/wire/wire.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "trireme/core/error.h"
 #include "trireme/core/log.h"
@@ -12,12 +13,9 @@ void WireWorld::on_failure(std::function<void(const Failure&)> tell) {
   tell_ = std::move(tell);
 }
 
-void WireWorld::tell_failure(const Failure& failure) noexcept {
-  std::function<void(const Failure&)> tell;
-  {
-    std::lock_guard lock(mutex_);
-    tell.swap(tell_);
-  }
+void WireWorld::tell_failure(const Failure& failure) const noexcept {
+  std::lock_guard lock(mutex_);
+  const auto tell = std::exchange(tell_, nullptr);
   try {
     if (tell)
       tell(failure);

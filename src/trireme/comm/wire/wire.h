@@ -74,14 +74,15 @@ class WireWorld {
   void on_failure(std::function<void(const Failure&)> tell);
 
  protected:
-  /// For wires: tells the one who asked.
-  void tell_failure(const Failure& failure) noexcept;
+  /// For wires: tells the one who asked, unless that was done. Who calls it while
+  /// another thread is at it waits until it is done.
+  void tell_failure(const Failure& failure) const noexcept;
 
  private:
   Setup setup_;
   GroupIds group_ids_{setup_.rank, setup_.size};
-  std::mutex mutex_;
-  std::function<void(const Failure&)> tell_;
+  mutable std::mutex mutex_;  // held while it tells
+  mutable std::function<void(const Failure&)> tell_;
 };
 
 /// A place in a group.
