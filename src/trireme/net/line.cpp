@@ -166,7 +166,10 @@ void Line::run_session() {
   if (gone || closed)
     return fail(trouble(), false);
   // Its own last word is on its way: the other side closes when it has read it.
-  if (session->left() && connection_.written())
+  if (!session->left())
+    return;
+  const std::lock_guard lock(guard());
+  if (connection_.written())
     connection_.stream().shut_down();
 }
 
@@ -182,7 +185,10 @@ void Line::refuse(const std::string& why) {
 void Line::shut() {
   if (std::exchange(phase_, Phase::Closed) == Phase::Closed)
     return;
-  connection_.stream().shut_down();
+  {
+    const std::lock_guard lock(guard());
+    connection_.stream().shut_down();
+  }
   core_.reactor().forget(connection_.stream().fd());
 }
 
@@ -192,8 +198,9 @@ void Line::fail(const std::string& why, bool damaged) {
   core_.failed(*this, why, damaged);
 }
 
-std::string Line::trouble() const {
-  const std::string why = const_cast<Connection&>(connection_).stream().trouble();
+std::string Line::trouble() {
+  const std::lock_guard lock(guard());
+  const std::string why = connection_.stream().trouble();
   if (!why.empty())
     return why;
   return connection_.between_frames()

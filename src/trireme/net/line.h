@@ -55,7 +55,10 @@ class Line : public Reactor::Handler,
   void greet();
   void run_session();
   void fail(const std::string& why, bool damaged);
-  std::string trouble() const;
+  std::string trouble();
+  /// The lock of the stream: from the first frame of a session on, threads of the
+  /// program write to it.
+  std::mutex& guard() { return session_ ? session_->stream_lock() : alone_; }
 
   NodeCore& core_;
   Side side_;

@@ -51,6 +51,8 @@ class Session : public FrameSource,
   /// The connection is gone; the session waits for another.
   void detach();
   const std::shared_ptr<Line>& line() const { return line_; }
+  /// Who touches the stream of its line holds this lock.
+  std::mutex& stream_lock() const { return mutex_; }
   /// Writes what is queued. Gives whether the connection broke over it.
   bool flush();
   /// Reads what has come; true if the connection has closed.
