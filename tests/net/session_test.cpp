@@ -1,6 +1,7 @@
 // Sessions over connections that break, stall and lie.
 #include "trireme/net/session.h"
 
+#include <atomic>
 #include <future>
 #include <sys/wait.h>
 #include <thread>
@@ -35,6 +36,13 @@ class SessionTest : public ::testing::TestWithParam<bool> {
     }
     EXPECT_EQ(nodes_.at_server.messages.size(), count);
     EXPECT_TRUE(nodes_.at_server.losses.empty());
+  }
+  // The dialer has greeted through a relay that is held, and nobody answers.
+  static void wait_for_a_second_dial(const Relay& relay) {
+    for (int i = 0; i < 1000 && relay.connections() < 2; ++i)
+      std::this_thread::sleep_for(1ms);
+    EXPECT_EQ(relay.connections(), 2);
+    std::this_thread::sleep_for(50ms);
   }
   // Wide windows, because the recorder keeps what it gets.
   TwoNodes nodes_{security(), [](NodeOptions& options) {
@@ -119,6 +127,10 @@ TEST_P(SessionTest, ALossIsToldToThoseWhoseMessagesAreUnderWay) {
 // One bit, at every place of the first kilobyte and at some of the rest: the greeting,
 // heads, headers and bodies. The session heals or ends; nothing wrong arrives.
 TEST_P(SessionTest, NoFlippedBitArrives) {
+  nodes_.at_server.on_message = [](const Peer&, InMessage message) {
+    EXPECT_TRUE(message.body.empty() || is_numbered(message));
+    EXPECT_TRUE(message.envelope.header == "n");
+  };
   for (std::int64_t at = 0; at < 6000; at += at < 1200 ? 41 : 977) {
     Relay relay(nodes_.server->addresses().front());
     relay.flip(at);
@@ -131,10 +143,6 @@ TEST_P(SessionTest, NoFlippedBitArrives) {
          .reconnect = 300ms,
          .handshake = 300ms},
         recorder);
-    nodes_.at_server.on_message = [](const Peer&, InMessage message) {
-      EXPECT_TRUE(message.body.empty() || is_numbered(message));
-      EXPECT_TRUE(message.envelope.header == "n");
-    };
     try {
       const Peer server =
           client.connect("server", relay.address(), Deadline::after(1s));
@@ -143,6 +151,30 @@ TEST_P(SessionTest, NoFlippedBitArrives) {
         server.send(numbered_message(i, 1500));
     } catch (const Error&) {
     }
+  }
+}
+
+// Threads that send or drop do not ask the I/O thread first: for the sanitizers.
+TEST_P(SessionTest, MayEndUnderTheHandsOfOthers) {
+  nodes_.at_server.on_message = [](const Peer&, InMessage) {};
+  for (int round = 0; round < 20; ++round) {
+    const Peer server = connect();
+    std::vector<std::thread> threads;
+    for (int i = 0; i < 2; ++i)
+      threads.emplace_back([&] {
+        while (!server.ended())
+          server.send(numbered_message(1, 1000));
+      });
+    for (int i = 0; i < 2; ++i)
+      threads.emplace_back([&, i] {
+        std::this_thread::sleep_for(std::chrono::milliseconds(2 * i + 5));
+        server.drop();
+        EXPECT_TRUE(server.ended());
+      });
+    if (round % 2 == 0)
+      relay_.cut();
+    for (std::thread& thread : threads)
+      thread.join();
   }
 }
 

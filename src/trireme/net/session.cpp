@@ -83,13 +83,15 @@ void Session::drop() {
   const auto lose = [self = shared_from_this()] {
     self->core_->lose(self, Ending::Closed, "dropped");
   };
-  if (core_->reactor().in_thread() || ended())
+  if (core_->reactor().in_thread())
     return lose();
-  std::promise<void> lost;
-  auto done = lost.get_future();
-  core_->reactor().post([&] {
+  // Also where it has ended: the I/O thread may be in the middle of that. If the thread
+  // has ended, the promise goes with the task.
+  auto lost = std::make_shared<std::promise<void>>();
+  const auto done = lost->get_future();
+  core_->reactor().post([lose, lost = std::move(lost)] {
     lose();
-    lost.set_value();
+    lost->set_value();
   });
   done.wait();
 }
