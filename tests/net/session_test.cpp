@@ -154,6 +154,43 @@ TEST_P(SessionTest, NoFlippedBitArrives) {
   }
 }
 
+TEST_P(SessionTest, NothingComesOnceItIsDropped) {
+  const Peer server =
+      nodes_.client->connect("server", nodes_.server->addresses().front(), soon());
+  std::promise<void> sent;
+  std::atomic<int> received{0};
+  nodes_.at_server.on_message = [&](const Peer& peer, InMessage) {
+    if (received++ == 0)
+      sent.get_future().wait_for(20s);
+    peer.drop();
+  };
+  for (std::uint64_t i = 0; i < 20; ++i)
+    server.send(numbered_message(i, 100));
+  sent.set_value();
+  ASSERT_TRUE(nodes_.at_server.wait_losses(1));
+  nodes_.server.reset();  // its turn is over
+  EXPECT_EQ(received, 1);
+}
+
+// The other side's welcome may come after this side has given up.
+TEST_P(SessionTest, WhatHasEndedIsNotBroughtBackToLife) {
+  TwoNodes nodes(security(), [](NodeOptions& options) { options.reconnect = 2s; });
+  Relay relay(nodes.server->addresses().front());
+  const Peer server = nodes.client->connect("server", relay.address(), soon());
+  const Peer client = nodes.at_server.peer();
+  relay.hold(true);
+  relay.cut();
+  wait_for_a_second_dial(relay);
+  server.drop();
+  std::promise<bool> done;
+  OutMessage late = numbered_message(1, 100);
+  late.done = [&done](bool arrived) { done.set_value(arrived); };
+  client.send(std::move(late));
+  relay.hold(false);
+  EXPECT_FALSE(done.get_future().get());
+  EXPECT_TRUE(nodes.at_client.messages.empty());
+}
+
 // Threads that send or drop do not ask the I/O thread first: for the sanitizers.
 TEST_P(SessionTest, MayEndUnderTheHandsOfOthers) {
   nodes_.at_server.on_message = [](const Peer&, InMessage) {};

@@ -47,6 +47,9 @@ void Line::ready() {
 }
 
 void Line::turn() {
+  // Its session may have ended while it was shaking hands.
+  if (phase_ != Phase::Open && session_ && session_->ended())
+    return shut();
   if (phase_ == Phase::Connecting && !connected())
     return;
   if (phase_ == Phase::Securing) {

@@ -197,7 +197,7 @@ void Session::arm_ack_timer() {
 // -- frames in, on the I/O thread
 
 std::span<std::byte> Session::begin(const Frame& frame, std::string header) {
-  if (!frame.is_data())
+  if (!frame.is_data() || ended_)
     return {};
   {
     const std::lock_guard lock(mutex_);
@@ -212,6 +212,8 @@ std::span<std::byte> Session::begin(const Frame& frame, std::string header) {
 }
 
 void Session::end(const Frame& frame) {
+  if (ended_)
+    return;
   switch (frame.kind) {
     case FrameKind::Message:
     case FrameKind::Chunk:

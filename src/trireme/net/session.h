@@ -68,6 +68,8 @@ class Session : public FrameSource,
   bool next(OutFrame& out) override;
   std::span<std::byte> begin(const Frame& frame, std::string header) override;
   void end(const Frame& frame) override;
+  /// What was read together with its end is nobody's.
+  bool wants_more() const override { return !ended_; }
 
   // The dialer's own.
   std::vector<Endpoint> endpoints;
@@ -100,7 +102,7 @@ class Session : public FrameSource,
   mutable std::mutex mutex_;
   SendQueue queue_;
   std::shared_ptr<Line> line_;
-  bool ended_ = false;
+  bool ended_ = false;  // the I/O thread, which sets it, needs no lock to read it
   bool closing_ = false;
   bool leave_sent_ = false;
   std::string why_;
