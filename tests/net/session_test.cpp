@@ -191,6 +191,35 @@ TEST_P(SessionTest, WhatHasEndedIsNotBroughtBackToLife) {
   EXPECT_TRUE(nodes.at_client.messages.empty());
 }
 
+// What is let go of while a connection is made anew must not be forgotten: the sender
+// waits for it.
+TEST_P(SessionTest, RoomThatBecomesFreeInAGreetingIsTold) {
+  TwoNodes nodes(security(), [](NodeOptions& options) {
+    options.limits.small_window = 20'000;
+    options.reconnect = 10s;
+  });
+  Relay relay(nodes.server->addresses().front());
+  const Peer server = nodes.client->connect("server", relay.address(), soon());
+  const Peer client = nodes.at_server.peer();
+  for (std::uint64_t i = 0; i < 30; ++i)
+    client.send(numbered_message(i, 1500));
+  ASSERT_TRUE(nodes.at_client.wait_messages(10));
+  std::this_thread::sleep_for(200ms);  // acknowledged, but not let go of
+  relay.hold(true);
+  relay.cut();
+  wait_for_a_second_dial(relay);
+  std::atomic<int> more{0};
+  {
+    const std::lock_guard lock(nodes.at_client.mutex);
+    nodes.at_client.on_message = [&](const Peer&, InMessage) { ++more; };
+    nodes.at_client.messages.clear();
+  }
+  relay.hold(false);
+  for (int i = 0; i < 5000 && more < 15; ++i)
+    std::this_thread::sleep_for(1ms);
+  EXPECT_GE(more, 15);
+}
+
 // Threads that send or drop do not ask the I/O thread first: for the sanitizers.
 TEST_P(SessionTest, MayEndUnderTheHandsOfOthers) {
   nodes_.at_server.on_message = [](const Peer&, InMessage) {};

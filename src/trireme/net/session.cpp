@@ -322,6 +322,8 @@ void Session::attach(const std::shared_ptr<Line>& line, const Hello& theirs) {
     const std::lock_guard lock(mutex_);
     if (!was_connected)
       queue_.open(theirs.limits, !core_->options().security.encrypted());
+    else
+      ack_due_ = true;  // for what was let go of since the greeting
     queue_.rewind(theirs.received, finished);
     queue_.released(theirs.released_small, theirs.released_large);
     inbox_.forget_frame();
