@@ -369,7 +369,8 @@ void Session::tick() {
     if (ended_ || !line_)
       return;
     silent = now - heard_ > heartbeat / 2;
-    if (now - spoke_ >= heartbeat / 4) {
+    // Looked at four times a heartbeat; the other side waits for half of one.
+    if (now - spoke_ >= heartbeat / 8) {
       ping_due_ = true;
       write_line();
     }
