@@ -155,7 +155,12 @@ void Line::carry(std::shared_ptr<Session> session, const Hello& theirs) {
   }
   session_ = std::move(session);
   phase_ = Phase::Open;
-  session_->attach(shared_from_this(), theirs);
+  try {
+    session_->attach(shared_from_this(), theirs);
+  } catch (...) {
+    phase_ = Phase::Greeting;  // what the greeting says cannot be
+    throw;
+  }
 }
 
 void Line::run_session() {

@@ -242,6 +242,12 @@ void Session::take_ack(const Frame& frame) {
   Finished finished;
   {
     const std::lock_guard lock(mutex_);
+    if (line_ && line_->connection().is_writing(frame.ack))
+      throw InvalidArgument(text(
+          "[net] expected an acknowledgement of what was sent, got one of frame ",
+          frame.ack,
+          ", which is still on its way out; the peer's state is not that of this "
+          "session"));
     queue_.acknowledged(frame.ack, finished);
     if (frame.kind == FrameKind::Ack)
       queue_.released(frame.id, frame.body);
