@@ -87,6 +87,29 @@ TEST(Connection, MovesMessagesThroughASmallSocket) {
   EXPECT_TRUE(pair.right->between_frames());
 }
 
+// Its memory is the program's again once a message has been acknowledged.
+TEST(Connection, KnowsWhatNobodyCanHaveReadYet) {
+  Pair pair(4096);
+  QueueSource source;
+  const std::vector<std::byte> body(100'000);
+  for (int i = 0; i < 2; ++i)
+    source.queue.push({.body = {std::span(body)}});
+  std::mutex lock;
+  EXPECT_EQ(pair.left->write(source, 1 << 20), Connection::Turn::Idle);
+  EXPECT_FALSE(pair.left->is_writing(0));
+  EXPECT_TRUE(pair.left->is_writing(1));
+  EXPECT_TRUE(pair.left->is_writing(2));
+  InboxSink sink;
+  std::vector<std::byte> scratch(1 << 16);
+  for (int i = 0; i < 1000 && sink.messages.size() < 2; ++i) {
+    pair.left->write(source, 1 << 20);
+    pair.right->read(sink, scratch, 1 << 20, lock);
+    EXPECT_FALSE(pair.left->is_writing(sink.messages.size()));
+  }
+  EXPECT_EQ(sink.messages.size(), 2u);
+  EXPECT_FALSE(pair.left->is_writing(2));
+}
+
 TEST(Connection, SaysWhenTheOtherSideIsGone) {
   Pair pair;
   InboxSink sink;

@@ -1,10 +1,13 @@
 // A peer that was written by hand, to say what no node would.
 #include "trireme/net/line.h"
 
+#include <poll.h>
 #include <sys/socket.h>
+#include <thread>
 
 #include <gtest/gtest.h>
 
+#include "trireme/core/error.h"
 #include "trireme/core/log.h"
 #include "trireme/net/checksum.h"
 #include "two_nodes.h"
@@ -28,6 +31,8 @@ class HandMade {
     const timeval limit{.tv_sec = 5, .tv_usec = 0};
     ::setsockopt(socket_.get(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
   }
+  /// One who has been dialled.
+  explicit HandMade(FileDescriptor socket) : socket_(std::move(socket)) {}
   void say(
       Frame frame, const std::string& header = "", const std::string& payload = "") {
     frame.checked = true;
@@ -159,6 +164,31 @@ TEST_F(LineTest, ASessionThatNobodyKnowsIsNotResumed) {
   std::string header;
   EXPECT_EQ(hand_.hear(&header), static_cast<int>(FrameKind::Refuse));
   EXPECT_NE(header.find("connect anew"), std::string::npos) << header;
+}
+
+// A session that is not known cannot have received anything.
+TEST_F(LineTest, AWelcomeThatCannotBeEndsTheCall) {
+  const FileDescriptor listener =
+      listen_at(resolve(Address::tcp("127.0.0.1", 0)).front(), 1);
+  std::thread acceptor([fd = listener.get()] {
+    pollfd ready{fd, POLLIN, 0};
+    ::poll(&ready, 1, 5000);
+    HandMade hand(FileDescriptor(::accept4(fd, nullptr, nullptr, SOCK_CLOEXEC)));
+    std::string header;
+    EXPECT_EQ(hand.hear(&header), static_cast<int>(FrameKind::Hello));
+    Hello hello = decode_hello(header);
+    hello.from = "hand";
+    hello.received = 5;
+    hand.say({.kind = FrameKind::Welcome}, encode(hello));
+    EXPECT_TRUE(hand.is_closed());
+  });
+  const auto start = std::chrono::steady_clock::now();
+  EXPECT_THROW(
+      nodes_.client->connect(
+          "hand", local_endpoint(listener.get()).address(), Deadline::after(5s)),
+      Error);
+  EXPECT_LT(std::chrono::steady_clock::now() - start, 4s);
+  acceptor.join();
 }
 
 TEST_F(LineTest, ASessionIsNotForAnotherName) {

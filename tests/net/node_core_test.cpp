@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <fstream>
+#include <future>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <thread>
@@ -83,6 +84,26 @@ TEST_P(NodeCoreTest, TheJobGoesOnThroughAFloodOfConnections) {
   // The log has not become a flood of its own: a line a second or less.
   const std::lock_guard lock(mutex_);
   EXPECT_LT(lines_.size(), 60u);
+}
+
+TEST_P(NodeCoreTest, ThoseWhoAreGoneAtOnceDoNotFillTheLog) {
+  std::promise<void> all_gone;
+  nodes_.at_server.on_message = [gone = all_gone.get_future().share()](
+                                    const Peer&, const InMessage&) {
+    gone.wait_for(10s);
+  };
+  server_.send(numbered_message(1, 1));
+  for (int i = 0; i < 300; ++i) {
+    const FileDescriptor socket = dial(address());
+    const linger reset{.l_onoff = 1, .l_linger = 0};
+    ::setsockopt(socket.get(), SOL_SOCKET, SO_LINGER, &reset, sizeof(reset));
+  }
+  all_gone.set_value();
+  for (int i = 0; i < 5000 && nodes_.server->turned_away() < 300; ++i)
+    std::this_thread::sleep_for(1ms);
+  EXPECT_GE(nodes_.server->turned_away(), 300u);
+  const std::lock_guard lock(mutex_);
+  EXPECT_LT(lines_.size(), 20u);
 }
 
 TEST_P(NodeCoreTest, ConnectionsThatSayNothingAreClosed) {

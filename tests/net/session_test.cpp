@@ -1,6 +1,7 @@
 // Sessions over connections that break, stall and lie.
 #include "trireme/net/session.h"
 
+#include <atomic>
 #include <future>
 #include <sys/wait.h>
 #include <thread>
@@ -35,6 +36,13 @@ class SessionTest : public ::testing::TestWithParam<bool> {
     }
     EXPECT_EQ(nodes_.at_server.messages.size(), count);
     EXPECT_TRUE(nodes_.at_server.losses.empty());
+  }
+  // The dialer has greeted through a relay that is held, and nobody answers.
+  static void wait_for_a_second_dial(const Relay& relay) {
+    for (int i = 0; i < 1000 && relay.connections() < 2; ++i)
+      std::this_thread::sleep_for(1ms);
+    EXPECT_EQ(relay.connections(), 2);
+    std::this_thread::sleep_for(50ms);
   }
   // Wide windows, because the recorder keeps what it gets.
   TwoNodes nodes_{security(), [](NodeOptions& options) {
@@ -143,6 +151,96 @@ TEST_P(SessionTest, NoFlippedBitArrives) {
         server.send(numbered_message(i, 1500));
     } catch (const Error&) {
     }
+  }
+}
+
+TEST_P(SessionTest, NothingComesOnceItIsDropped) {
+  const Peer server =
+      nodes_.client->connect("server", nodes_.server->addresses().front(), soon());
+  std::promise<void> sent;
+  std::atomic<int> received{0};
+  nodes_.at_server.on_message = [&](const Peer& peer, InMessage) {
+    if (received++ == 0)
+      sent.get_future().wait_for(20s);
+    peer.drop();
+  };
+  for (std::uint64_t i = 0; i < 20; ++i)
+    server.send(numbered_message(i, 100));
+  sent.set_value();
+  ASSERT_TRUE(nodes_.at_server.wait_losses(1));
+  nodes_.server.reset();  // its turn is over
+  EXPECT_EQ(received, 1);
+}
+
+// The other side's welcome may come after this side has given up.
+TEST_P(SessionTest, WhatHasEndedIsNotBroughtBackToLife) {
+  TwoNodes nodes(security(), [](NodeOptions& options) { options.reconnect = 2s; });
+  Relay relay(nodes.server->addresses().front());
+  const Peer server = nodes.client->connect("server", relay.address(), soon());
+  const Peer client = nodes.at_server.peer();
+  relay.hold(true);
+  relay.cut();
+  wait_for_a_second_dial(relay);
+  server.drop();
+  std::promise<bool> done;
+  OutMessage late = numbered_message(1, 100);
+  late.done = [&done](bool arrived) { done.set_value(arrived); };
+  client.send(std::move(late));
+  relay.hold(false);
+  EXPECT_FALSE(done.get_future().get());
+  EXPECT_TRUE(nodes.at_client.messages.empty());
+}
+
+// What is let go of while a connection is made anew must not be forgotten: the sender
+// waits for it.
+TEST_P(SessionTest, RoomThatBecomesFreeInAGreetingIsTold) {
+  TwoNodes nodes(security(), [](NodeOptions& options) {
+    options.limits.small_window = 20'000;
+    options.reconnect = 10s;
+  });
+  Relay relay(nodes.server->addresses().front());
+  const Peer server = nodes.client->connect("server", relay.address(), soon());
+  const Peer client = nodes.at_server.peer();
+  for (std::uint64_t i = 0; i < 30; ++i)
+    client.send(numbered_message(i, 1500));
+  ASSERT_TRUE(nodes.at_client.wait_messages(10));
+  std::this_thread::sleep_for(200ms);  // acknowledged, but not let go of
+  relay.hold(true);
+  relay.cut();
+  wait_for_a_second_dial(relay);
+  std::atomic<int> more{0};
+  {
+    const std::lock_guard lock(nodes.at_client.mutex);
+    nodes.at_client.on_message = [&](const Peer&, InMessage) { ++more; };
+    nodes.at_client.messages.clear();
+  }
+  relay.hold(false);
+  for (int i = 0; i < 5000 && more < 15; ++i)
+    std::this_thread::sleep_for(1ms);
+  EXPECT_GE(more, 15);
+}
+
+// Threads that send or drop do not ask the I/O thread first: for the sanitizers.
+TEST_P(SessionTest, MayEndUnderTheHandsOfOthers) {
+  nodes_.at_server.on_message = [](const Peer&, InMessage) {};
+  for (int round = 0; round < 20; ++round) {
+    const Peer server = connect();
+    std::vector<std::thread> threads;
+    for (int i = 0; i < 2; ++i)
+      threads.emplace_back([&] {
+        while (!server.ended())
+          server.send(numbered_message(1, 1000));
+      });
+    for (int i = 0; i < 2; ++i)
+      threads.emplace_back([&, i] {
+        std::this_thread::sleep_for(std::chrono::milliseconds(2 * i + 5));
+        server.drop();
+        EXPECT_TRUE(server.ended());
+      });
+    if (round % 2 == 0)
+      relay_.cut();
+    for (std::thread& thread : threads)
+      thread.join();
   }
 }
 

@@ -71,6 +71,17 @@ void Connection::advance(std::size_t bytes) {
   }
 }
 
+bool Connection::is_writing(std::uint64_t sequence) const {
+  std::size_t end = 0;
+  for (const OutFrame& frame : writing_) {
+    end += frame.bytes();
+    // A last byte that does not count as written may be (see Stream::write).
+    if (frame.message && frame.frame.sequence <= sequence && end > done_ + 1)
+      return true;
+  }
+  return false;
+}
+
 Connection::Turn Connection::write(FrameSource& source, std::size_t budget) {
   for (std::size_t moved = 0; moved < budget;) {
     gather(source);

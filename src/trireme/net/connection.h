@@ -39,6 +39,9 @@ class Connection {
   Turn write(FrameSource& source, std::size_t budget);
   /// Whether everything that was taken from the source has been written.
   bool written() const { return writing_.empty(); }
+  /// Whether some of the data frames up to `sequence` is still to be written, so that
+  /// nobody can have read it. With the lock held.
+  bool is_writing(std::uint64_t sequence) const;
   /// Reads what has come, up to `budget` bytes, and hands it to the sink without the
   /// lock.
   Turn read(

@@ -47,6 +47,9 @@ void Line::ready() {
 }
 
 void Line::turn() {
+  // Its session may have ended while it was shaking hands.
+  if (phase_ != Phase::Open && session_ && session_->ended())
+    return shut();
   if (phase_ == Phase::Connecting && !connected())
     return;
   if (phase_ == Phase::Securing) {
@@ -152,7 +155,12 @@ void Line::carry(std::shared_ptr<Session> session, const Hello& theirs) {
   }
   session_ = std::move(session);
   phase_ = Phase::Open;
-  session_->attach(shared_from_this(), theirs);
+  try {
+    session_->attach(shared_from_this(), theirs);
+  } catch (...) {
+    phase_ = Phase::Greeting;  // what the greeting says cannot be
+    throw;
+  }
 }
 
 void Line::run_session() {
@@ -166,8 +174,11 @@ void Line::run_session() {
   if (gone || closed)
     return fail(trouble(), false);
   // Its own last word is on its way: the other side closes when it has read it.
-  if (session->left() && written())
-    say_goodbye();
+  if (!session->left())
+    return;
+  const std::lock_guard lock(guard());
+  if (connection_.written())
+    connection_.stream().shut_down();
 }
 
 void Line::refuse(const std::string& why) {
@@ -182,22 +193,11 @@ void Line::refuse(const std::string& why) {
 void Line::shut() {
   if (std::exchange(phase_, Phase::Closed) == Phase::Closed)
     return;
-  say_goodbye();
+  {
+    const std::lock_guard lock(guard());
+    connection_.stream().shut_down();
+  }
   core_.reactor().forget(connection_.stream().fd());
-}
-
-std::mutex& Line::write_lock() const {
-  return session_ ? session_->write_lock() : alone_;
-}
-
-bool Line::written() const {
-  const std::lock_guard lock(write_lock());
-  return connection_.written();
-}
-
-void Line::say_goodbye() {
-  const std::lock_guard lock(write_lock());
-  connection_.stream().shut_down();
 }
 
 void Line::fail(const std::string& why, bool damaged) {
@@ -206,9 +206,9 @@ void Line::fail(const std::string& why, bool damaged) {
   core_.failed(*this, why, damaged);
 }
 
-std::string Line::trouble() const {
-  const std::lock_guard lock(write_lock());
-  const std::string why = const_cast<Connection&>(connection_).stream().trouble();
+std::string Line::trouble() {
+  const std::lock_guard lock(guard());
+  const std::string why = connection_.stream().trouble();
   if (!why.empty())
     return why;
   return connection_.between_frames()

@@ -55,11 +55,10 @@ class Line : public Reactor::Handler,
   void greet();
   void run_session();
   void fail(const std::string& why, bool damaged);
-  /// For what writes: other threads may be sending over the session.
-  std::mutex& write_lock() const;
-  bool written() const;
-  void say_goodbye();
-  std::string trouble() const;
+  std::string trouble();
+  /// The lock of the stream: from the first frame of a session on, threads of the
+  /// program write to it.
+  std::mutex& guard() { return session_ ? session_->stream_lock() : alone_; }
 
   NodeCore& core_;
   Side side_;
@@ -67,7 +66,7 @@ class Line : public Reactor::Handler,
   Connection connection_;
   Phase phase_;
   std::string remote_;
-  mutable std::mutex alone_;  // stands in for a session's while there is none
+  std::mutex alone_;  // stands in for a session's while there is none
   OutFrame word_;     // what the handshake has to say
   bool has_word_ = false;
   std::string header_;  // of the frame that is being read

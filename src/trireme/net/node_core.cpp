@@ -164,18 +164,18 @@ void NodeCore::accept(Listener& listener) {
 void NodeCore::take_stranger(FileDescriptor socket) {
   const int fd = socket.get();
   tune(fd);
+  const Endpoint peer = peer_endpoint(fd);
+  const std::string remote = peer.address().text();
   std::shared_ptr<Line> line;
   try {
-    options_.security.check_allowed(peer_endpoint(fd));
+    options_.security.check_allowed(peer);
     line = std::make_shared<Line>(
         *this,
         options_.security.protect(std::move(socket), Side::Acceptor),
         Side::Acceptor,
         nullptr);
   } catch (const Error& error) {
-    ++turned_away_;
-    TRIREME_LOG(warn, "net") << "turned a connection away: " << error.what();
-    return;
+    return note_turned_away(remote, error.what());
   }
   reactor_.watch(fd, line);
   strangers_.push_back(line);
@@ -201,9 +201,13 @@ void NodeCore::forget_stranger(const Line& line) {
   std::erase_if(strangers_, [&](const auto& other) { return other.get() == &line; });
 }
 
-// One line a second is enough to see it, and a flood cannot fill the disk.
 void NodeCore::turn_away(const Line& line, const std::string& why) {
   forget_stranger(line);
+  note_turned_away(line.remote(), why);
+}
+
+// One line a second is enough to see it, and a flood cannot fill the disk.
+void NodeCore::note_turned_away(const std::string& remote, const std::string& why) {
   ++turned_away_;
   const auto now = Clock::now();
   if (now - logged_ < std::chrono::seconds(1)) {
@@ -212,7 +216,7 @@ void NodeCore::turn_away(const Line& line, const std::string& why) {
   }
   logged_ = now;
   const std::uint64_t others = std::exchange(unlogged_, 0);
-  TRIREME_LOG(warn, "net") << "turned away a connection from " << line.remote() << ": "
+  TRIREME_LOG(warn, "net") << "turned away a connection from " << remote << ": "
                            << why
                            << (others > 0 ? text(" (and ", others, " others before)")
                                           : "");

@@ -70,6 +70,7 @@ class NodeCore : public std::enable_shared_from_this<NodeCore> {
   void take_stranger(FileDescriptor socket);
   void forget_stranger(const Line& line);
   void turn_away(const Line& line, const std::string& why);
+  void note_turned_away(const std::string& remote, const std::string& why);
   void check_greeting(const Line& line, const Hello& theirs) const;
   void limit_handshake(const std::shared_ptr<Line>& line);
   void dial(const SessionPtr& session);

@@ -43,7 +43,7 @@ Reactor::~Reactor() {
 void Reactor::post(std::function<void()> task) {
   {
     const std::lock_guard lock(mutex_);
-    if (stopping_)
+    if (ended_)
       return;
     posted_.push_back(std::move(task));
     if (posted_.size() > 1)
@@ -141,7 +141,8 @@ void Reactor::loop() {
       continue;
     run_posted();
     const std::lock_guard lock(mutex_);
-    if (stopping_ && posted_.empty())
+    ended_ = stopping_ && posted_.empty();
+    if (ended_)
       break;
   }
   // What is left may own what owns this.

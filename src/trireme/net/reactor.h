@@ -39,8 +39,8 @@ class Reactor {
   Reactor(const Reactor&) = delete;
   Reactor& operator=(const Reactor&) = delete;
 
-  /// Runs `task` on the thread, soon. Any thread may call it; after stop() it is
-  /// dropped.
+  /// Runs `task` on the thread, soon. Any thread may call it; once the thread has ended
+  /// it is dropped.
   void post(std::function<void()> task);
   /// Runs what was posted, then ends the thread. Not from the thread itself.
   void stop();
@@ -70,6 +70,7 @@ class Reactor {
   std::mutex mutex_;
   std::vector<std::function<void()>> posted_;
   bool stopping_ = false;
+  bool ended_ = false;
   std::unordered_map<int, std::shared_ptr<Handler>> handlers_;
   std::multimap<Clock::time_point, std::function<void()>> timers_;
   std::vector<int> again_;

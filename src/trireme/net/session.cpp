@@ -83,13 +83,15 @@ void Session::drop() {
   const auto lose = [self = shared_from_this()] {
     self->core_->lose(self, Ending::Closed, "dropped");
   };
-  if (core_->reactor().in_thread() || ended())
+  if (core_->reactor().in_thread())
     return lose();
-  std::promise<void> lost;
-  auto done = lost.get_future();
-  core_->reactor().post([&] {
+  // Also where it has ended: the I/O thread may be in the middle of that. If the thread
+  // has ended, the promise goes with the task.
+  auto lost = std::make_shared<std::promise<void>>();
+  const auto done = lost->get_future();
+  core_->reactor().post([lose, lost = std::move(lost)] {
     lose();
-    lost.set_value();
+    lost->set_value();
   });
   done.wait();
 }
@@ -195,7 +197,7 @@ void Session::arm_ack_timer() {
 // -- frames in, on the I/O thread
 
 std::span<std::byte> Session::begin(const Frame& frame, std::string header) {
-  if (!frame.is_data())
+  if (!frame.is_data() || ended_)
     return {};
   {
     const std::lock_guard lock(mutex_);
@@ -210,6 +212,8 @@ std::span<std::byte> Session::begin(const Frame& frame, std::string header) {
 }
 
 void Session::end(const Frame& frame) {
+  if (ended_)
+    return;
   switch (frame.kind) {
     case FrameKind::Message:
     case FrameKind::Chunk:
@@ -238,6 +242,12 @@ void Session::take_ack(const Frame& frame) {
   Finished finished;
   {
     const std::lock_guard lock(mutex_);
+    if (line_ && line_->connection().is_writing(frame.ack))
+      throw InvalidArgument(text(
+          "[net] expected an acknowledgement of what was sent, got one of frame ",
+          frame.ack,
+          ", which is still on its way out; the peer's state is not that of this "
+          "session"));
     queue_.acknowledged(frame.ack, finished);
     if (frame.kind == FrameKind::Ack)
       queue_.released(frame.id, frame.body);
@@ -318,6 +328,8 @@ void Session::attach(const std::shared_ptr<Line>& line, const Hello& theirs) {
     const std::lock_guard lock(mutex_);
     if (!was_connected)
       queue_.open(theirs.limits, !core_->options().security.encrypted());
+    else
+      ack_due_ = true;  // for what was let go of since the greeting
     queue_.rewind(theirs.received, finished);
     queue_.released(theirs.released_small, theirs.released_large);
     inbox_.forget_frame();
@@ -363,7 +375,8 @@ void Session::tick() {
     if (ended_ || !line_)
       return;
     silent = now - heard_ > heartbeat / 2;
-    if (now - spoke_ >= heartbeat / 4) {
+    // Looked at four times a heartbeat; the other side waits for half of one.
+    if (now - spoke_ >= heartbeat / 8) {
       ping_due_ = true;
       write_line();
     }

@@ -51,10 +51,10 @@ class Session : public FrameSource,
   /// The connection is gone; the session waits for another.
   void detach();
   const std::shared_ptr<Line>& line() const { return line_; }
+  /// Who touches the stream of its line holds this lock.
+  std::mutex& stream_lock() const { return mutex_; }
   /// Writes what is queued. Gives whether the connection broke over it.
   bool flush();
-  /// Held by whoever writes to the connection, in any thread.
-  std::mutex& write_lock() const { return mutex_; }
   /// Reads what has come; true if the connection has closed.
   bool read();
   /// No connection carries it any more, and none will.
@@ -68,6 +68,8 @@ class Session : public FrameSource,
   bool next(OutFrame& out) override;
   std::span<std::byte> begin(const Frame& frame, std::string header) override;
   void end(const Frame& frame) override;
+  /// What was read together with its end is nobody's.
+  bool wants_more() const override { return !ended_; }
 
   // The dialer's own.
   std::vector<Endpoint> endpoints;
@@ -100,7 +102,7 @@ class Session : public FrameSource,
   mutable std::mutex mutex_;
   SendQueue queue_;
   std::shared_ptr<Line> line_;
-  bool ended_ = false;
+  bool ended_ = false;  // the I/O thread, which sets it, needs no lock to read it
   bool closing_ = false;
   bool leave_sent_ = false;
   std::string why_;
