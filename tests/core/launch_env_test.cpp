@@ -284,6 +284,18 @@ TEST(LaunchEnv, LaunchersHaveNames) {
   EXPECT_STREQ(to_string(Launcher::Slurm), "Slurm");
 }
 
+TEST(LaunchEnv, HeartbeatIsTenSecondsOrWhatTheVariableSays) {
+  using namespace std::chrono;
+  EXPECT_EQ(read_heartbeat(Environment()), seconds(10));
+  EXPECT_EQ(
+      read_heartbeat(Environment{{"TRIREME_HEARTBEAT", "1.5"}}), milliseconds(1500));
+  for (const char* value : {"0", "0.9", "-1", "10s"}) {
+    EXPECT_THROW(
+        read_heartbeat(Environment{{"TRIREME_HEARTBEAT", value}}), InvalidArgument)
+        << value;
+  }
+}
+
 TEST(LaunchEnv, TimeoutIsFiveMinutesOrWhatTheVariableSays) {
   using namespace std::chrono;
   EXPECT_EQ(read_timeout(Environment()), minutes(5));

@@ -55,6 +55,13 @@ TEST(Address, NamesThatNobodyKnowAreRefused) {
   EXPECT_THROW(resolve(Address::unix_at(std::string(200, 'x'))), InvalidArgument);
 }
 
+TEST(Address, SomeNamesMeanTheMachineItself) {
+  for (const char* name : {"localhost", "127.0.0.1", "127.0.1.1", "::1"})
+    EXPECT_TRUE(is_loopback_name(name)) << name;
+  for (const char* name : {"", "node7", "10.77.0.1", "localhost.example.org", "::"})
+    EXPECT_FALSE(is_loopback_name(name)) << name;
+}
+
 TEST(Address, ListensAndSaysWhere) {
   const auto socket = listen_at(resolve(Address::tcp("127.0.0.1", 0)).front(), 8);
   const Address where = local_endpoint(socket.get()).address();

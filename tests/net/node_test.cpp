@@ -226,6 +226,35 @@ TEST(Node, NobodyThereIsATimeoutThatSaysSo) {
   }
 }
 
+TEST(Node, DialsNoLongerThanItsCallerWants) {
+  TwoNodes nodes;
+  const Address nobody = [] {
+    Recorder recorder;
+    const Node gone(
+        {.name = "gone",
+         .security = Security::insecure_loopback(),
+         .listen = {Address::tcp("127.0.0.1", 0)}},
+        recorder);
+    return gone.addresses().front();
+  }();
+  int asked = 0;
+  const auto start = std::chrono::steady_clock::now();
+  EXPECT_THROW(
+      nodes.client->connect(
+          "gone",
+          nobody,
+          soon(),
+          [&] {
+            if (++asked == 3)
+              throw PeerError(4, "[net] expected in this test");
+          }),
+      PeerError);
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(5));
+  const Peer server = nodes.connect();  // it goes on with others
+  server.send(numbered_message(1, 10));
+  EXPECT_TRUE(nodes.at_server.wait_messages(1));
+}
+
 TEST(Node, WaitsForANodeThatComesLater) {
   Recorder at_client, at_server;
   const NodeOptions options{.job = "test", .security = Security::insecure_loopback()};

@@ -34,6 +34,9 @@ class Relay {
   void refuse(bool refused) { refused_ = refused; }
   /// Flips one bit of the byte at this place of the stream towards the target.
   void flip(std::int64_t at) { flip_at_ = at; }
+  /// Of each connection passes only so much towards the target, then nothing, as where
+  /// short packets pass and long ones do not.
+  void starve_after(std::int64_t bytes) { most_ = bytes; }
   int connections() const { return connections_; }
   /// Passes at most so many bytes a look, to cut frames in pieces.
   void set_step(std::size_t bytes) { step_ = bytes; }
@@ -81,7 +84,7 @@ class Relay {
       std::vector<pollfd> fds{{socket_.get(), POLLIN, 0}};
       for (const Pipe& pipe : pipes_) {
         const short events = held_ ? 0 : POLLIN;
-        fds.push_back({pipe.from.get(), events, 0});
+        fds.push_back({pipe.from.get(), pipe.passed < most_ ? events : short{0}, 0});
         fds.push_back({pipe.to.get(), events, 0});
       }
       ::poll(fds.data(), fds.size(), 2);
@@ -89,8 +92,10 @@ class Relay {
         pipes_.clear();
       pipes_.remove_if([this](Pipe& pipe) {
         std::int64_t ignored = 0;
+        const bool starved = pipe.passed >= most_;
         return !held_ &&
-               (!pass(pipe.from.get(), pipe.to.get(), step_, flip_at_, pipe.passed) ||
+               ((!starved &&
+                 !pass(pipe.from.get(), pipe.to.get(), step_, flip_at_, pipe.passed)) ||
                 !pass(pipe.to.get(), pipe.from.get(), step_, -1, ignored));
       });
       if ((fds[0].revents & POLLIN) != 0)
@@ -104,6 +109,7 @@ class Relay {
   std::list<Pipe> pipes_;
   std::atomic<bool> stop_{false}, cut_{false}, held_{false}, refused_{false};
   std::atomic<std::int64_t> flip_at_{-1};
+  std::atomic<std::int64_t> most_{INT64_MAX};
   std::atomic<int> connections_{0};
   std::atomic<std::size_t> step_{65536};
   std::thread thread_;

@@ -145,6 +145,24 @@ TEST(Join, NamesTheRanksThatAreMissing) {
       "check that they have started, still run, and use the same store");
 }
 
+TEST(Join, WaitsNoLongerThanItsCallerWants) {
+  MemoryStore store;
+  int asked = 0;
+  EXPECT_THROW(
+      join(
+          store,
+          2,
+          0,
+          "here",
+          store_patience(),
+          [&] {
+            if (++asked == 2)
+              throw PeerError(1, "[net] expected in this test");
+          }),
+      PeerError);
+  EXPECT_EQ(asked, 2);
+}
+
 TEST(Join, RefusesASecondProcessOfTheSameRank) {
   MemoryStore store;
   EXPECT_EQ(join(store, 1, 0, "me", store_patience()).size(), 1u);

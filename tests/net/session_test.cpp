@@ -124,6 +124,22 @@ TEST_P(SessionTest, ALossIsToldToThoseWhoseMessagesAreUnderWay) {
   EXPECT_EQ(server.queued_bytes(), 0u);
 }
 
+// Greetings pass, and nothing longer does: each connection looks well, and is of no use.
+TEST_P(SessionTest, ConnectionsThatCarryNothingAreALossThatSaysWhatToLookAt) {
+  TwoNodes nodes(security(), [](NodeOptions& options) { options.heartbeat = 800ms; });
+  Relay relay(nodes.server->addresses().front());
+  const Peer server = nodes.client->connect("server", relay.address(), soon());
+  relay.set_step(100);
+  relay.starve_after(3000);
+  server.send(numbered_message(0, 300'000));
+  ASSERT_TRUE(nodes.at_server.wait_losses(1));
+  EXPECT_EQ(nodes.at_server.losses[0].ending, Ending::Lost);
+  EXPECT_NE(nodes.at_server.losses[0].why.find("(MTU)"), std::string::npos)
+      << nodes.at_server.losses[0].why;
+  EXPECT_TRUE(nodes.at_client.wait_losses(1));
+  EXPECT_GT(relay.connections(), 2);
+}
+
 // One bit, at every place of the first kilobyte and at some of the rest: the greeting,
 // heads, headers and bodies. The session heals or ends; nothing wrong arrives.
 TEST_P(SessionTest, NoFlippedBitArrives) {
@@ -277,6 +293,37 @@ TEST(SessionProcs, APeerThatIsKilledIsLostWithinTwoSeconds) {
   EXPECT_EQ(nodes.at_server.losses[0].ending, Ending::Lost);
   EXPECT_EQ(nodes.at_server.losses[0].name, "child");
   ::waitpid(child, nullptr, 0);
+}
+
+// Ctrl-Z, for longer than anybody may be silent.
+TEST(SessionProcs, AStopOfThisProcessIsNobodysSilence) {
+  int ready[2];
+  ASSERT_EQ(::pipe(ready), 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    TwoNodes nodes(Security::insecure_loopback(), [](NodeOptions& options) {
+      options.heartbeat = 400ms;
+    });
+    const Peer server = nodes.connect();
+    [[maybe_unused]] const auto written = ::write(ready[1], "x", 1);
+    // Long enough for a loss to be noticed, once it has been woken.
+    std::this_thread::sleep_for(2500ms);
+    server.send(numbered_message(1, 100));
+    const bool well = nodes.at_server.wait_messages(1) &&
+                      nodes.at_server.losses.empty() && nodes.at_client.losses.empty();
+    ::_exit(well ? 0 : 1);
+  }
+  char byte = 0;
+  ASSERT_EQ(::read(ready[0], &byte, 1), 1);
+  ::close(ready[0]);
+  ::close(ready[1]);
+  ::kill(child, SIGSTOP);
+  std::this_thread::sleep_for(1500ms);
+  ::kill(child, SIGCONT);
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 0);
 }
 
 }  // namespace

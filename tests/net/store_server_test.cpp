@@ -163,6 +163,37 @@ class GreedyClient : public Receiver {
   Peer peer_;
 };
 
+TEST(StoreServer, MaySayWhichClientsWereLost) {
+  StoreServerOptions options = quick_server();
+  options.tell_gone = true;
+  const StoreServer server(options);
+  const auto store = client_of(server);
+  TcpStoreOptions third = client_at(server.addresses().front());
+  third.name = "rank-3";
+  const auto run_third = [&](bool is_killed) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      {
+        TcpStore own(third);
+        own.set("here", is_killed ? "once" : "again");
+        if (is_killed)
+          ::raise(SIGKILL);
+      }
+      ::_exit(0);
+    }
+    ::waitpid(child, nullptr, 0);
+  };
+  run_third(true);
+  const std::string why = store->get("gone/rank-3", store_patience());
+  EXPECT_NE(why.find("rank-3"), std::string::npos) << why;
+  // Who comes back is not gone, nor is who leaves as it should.
+  run_third(false);
+  EXPECT_EQ(store->get("here", store_patience()), "again");
+  EXPECT_EQ(store->try_get("gone/rank-3"), std::nullopt);
+  EXPECT_TRUE(comes_true([&] { return server.stats().clients == 1; }));
+  EXPECT_TRUE(store->keys(kGonePrefix).empty());
+}
+
 TEST(StoreServer, HoldsTheRequestsOfAClientThatTakesNoReplies) {
   StoreServer server(quick_server());
   const auto store = client_of(server);

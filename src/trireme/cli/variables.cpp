@@ -68,6 +68,10 @@ constexpr std::array kKnown = {
         "TRIREME_TEXT",
         "trireme train: the folder of the text that it trains on without data.path"},
     KnownVariable{
+        "TRIREME_HEARTBEAT",
+        "comm::init(): how long another host may be silent, in seconds",
+        [](const Environment& env) { read_heartbeat(env); }},
+    KnownVariable{
         "TRIREME_TIMEOUT",
         "comm::init(): the deadline of every call, in seconds",
         [](const Environment& env) { read_timeout(env); }},

@@ -254,4 +254,15 @@ std::chrono::milliseconds read_timeout(const Environment& env) {
   return env.seconds_or("TRIREME_TIMEOUT", minutes(5), hours(24));
 }
 
+std::chrono::milliseconds read_heartbeat(const Environment& env) {
+  using namespace std::chrono;
+  const auto time = env.seconds_or("TRIREME_HEARTBEAT", seconds(10), hours(24));
+  if (time < seconds(1))
+    throw InvalidArgument(text(
+        "[core] expected TRIREME_HEARTBEAT to be at least 1 second, got ",
+        env.string("TRIREME_HEARTBEAT"),
+        "; a rank that computes on all cores may be silent for a while"));
+  return time;
+}
+
 }  // namespace trireme

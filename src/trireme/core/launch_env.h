@@ -72,4 +72,8 @@ int rank_threads(const Environment& env, int cores, int launcher_cores);
 /// a day), else 5 minutes.
 std::chrono::milliseconds read_timeout(const Environment& env);
 
+/// How long another host may be silent before it counts as gone: TRIREME_HEARTBEAT in
+/// seconds (at least 1, at most a day), else 10.
+std::chrono::milliseconds read_heartbeat(const Environment& env);
+
 }  // namespace trireme

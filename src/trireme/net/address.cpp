@@ -133,6 +133,10 @@ Address Endpoint::address() const {
   return Address::tcp(host, ntohs(six.sin6_port));
 }
 
+bool is_loopback_name(std::string_view host) {
+  return host == "localhost" || host == "::1" || host.starts_with("127.");
+}
+
 std::vector<Endpoint> resolve(const Address& address) {
   if (address.kind == Address::Kind::Unix)
     return {unix_endpoint(address.host)};

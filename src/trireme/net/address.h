@@ -47,6 +47,9 @@ struct Endpoint {
   Address address() const;
 };
 
+/// Whether a host's name or number means the machine itself everywhere.
+bool is_loopback_name(std::string_view host);
+
 /// All end points of an address, best first. Looks names up, which may block for as
 /// long as the system's resolver does: not on an I/O thread. InvalidArgument for a name
 /// that nobody knows.

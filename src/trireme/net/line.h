@@ -28,6 +28,7 @@ class Line : public Reactor::Handler,
   Connection& connection() { return connection_; }
   Side side() const { return side_; }
   const std::shared_ptr<Session>& session() const { return session_; }
+  bool connecting() const { return phase_ == Phase::Connecting; }
   bool open() const { return phase_ == Phase::Open; }
   bool closed() const { return phase_ == Phase::Closed; }
   /// Where the other side is, for messages.

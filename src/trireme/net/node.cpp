@@ -65,8 +65,12 @@ std::vector<Address> Node::addresses() const {
   return core_->addresses();
 }
 
-Peer Node::connect(const std::string& name, const Address& address, Deadline deadline) {
-  return core_->connect(name, address, deadline);
+Peer Node::connect(
+    const std::string& name,
+    const Address& address,
+    Deadline deadline,
+    const std::function<void()>& check) {
+  return core_->connect(name, address, deadline, check);
 }
 
 void Node::close() {

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <chrono>
 #include <compare>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -126,8 +127,13 @@ class Node {
 
   /// A session with the node called `name` there. Waits until the handshake is through;
   /// tries again until the deadline as long as nobody listens. TimeoutError with what
-  /// was tried last; Error if either side refuses.
-  Peer connect(const std::string& name, const Address& address, Deadline deadline);
+  /// was tried last; Error if either side refuses. `check` is called now and then
+  /// while it waits; what it throws ends the wait.
+  Peer connect(
+      const std::string& name,
+      const Address& address,
+      Deadline deadline,
+      const std::function<void()>& check = nullptr);
 
   /// Closes all sessions and waits for what lingers. After it no call comes.
   void close();

@@ -21,6 +21,9 @@ using std::chrono::milliseconds;
 // behind a large one waits for that much.
 constexpr int kUnsentBytes = 256 << 10;
 constexpr int kMostDamages = 8;
+// Greetings are short: where they pass and nothing else does, connecting again is in
+// vain.
+constexpr int kMostSilences = 3;
 constexpr int kBacklog = 1024;
 
 void tune(int fd) {
@@ -81,7 +84,10 @@ void NodeCore::listen() {
 }
 
 Peer NodeCore::connect(
-    const std::string& name, const Address& address, Deadline deadline) {
+    const std::string& name,
+    const Address& address,
+    Deadline deadline,
+    const std::function<void()>& check) {
   if (reactor_.in_thread())
     throw InvalidArgument(
         "[net] expected connect() on a thread of the program's own, got the I/O "
@@ -95,13 +101,7 @@ Peer NodeCore::connect(
   session->patience = Clock::now() + deadline.remaining();
   auto connected = session->connected.get_future();
   reactor_.post([self = shared_from_this(), session] { self->start_dial(session); });
-  // The I/O thread keeps the deadline; the rest is for a thread that has no time.
-  const auto slack = std::chrono::seconds(5);
-  if (connected.wait_for(deadline.remaining() + slack) != std::future_status::ready)
-    throw TimeoutError(text(
-        "[net] expected the I/O thread to give up on ",
-        address.text(),
-        " in time, got no answer; see whether a Receiver blocks"));
+  await_dial(session, connected, deadline, check);
   try {
     connected.get();
   } catch (const TimeoutError&) {
@@ -117,6 +117,33 @@ Peer NodeCore::connect(
         "; see that it runs and can be reached, or allow more time"));
   }
   return Peer(session);
+}
+
+// The I/O thread keeps the deadline; the rest is for a thread that has no time.
+void NodeCore::await_dial(
+    const SessionPtr& session,
+    std::future<void>& connected,
+    Deadline deadline,
+    const std::function<void()>& check) {
+  constexpr auto kSlack = std::chrono::seconds(5);
+  constexpr auto kCheck = milliseconds(100);
+  const auto end = Clock::now() + deadline.remaining() + kSlack;
+  while (connected.wait_for(kCheck) != std::future_status::ready) {
+    if (Clock::now() >= end)
+      throw TimeoutError(text(
+          "[net] expected the I/O thread to give up on ",
+          in_quotes(session->name()),
+          " in time, got no answer; see whether a Receiver blocks"));
+    try {
+      if (check)
+        check();
+    } catch (...) {
+      reactor_.post([self = shared_from_this(), session] {
+        self->refuse_dial(session, "nobody waits for it any more");
+      });
+      throw;
+    }
+  }
 }
 
 void NodeCore::close() {
@@ -194,6 +221,16 @@ void NodeCore::limit_handshake(const std::shared_ptr<Line>& line) {
           *late,
           text("no greeting came within ", options_.handshake.count(), " ms"),
           false);
+  });
+}
+
+// The kernel asks again after 1, 2 and 4 s: a network that comes back would have to wait
+// for it.
+void NodeCore::limit_connecting(const std::shared_ptr<Line>& line) {
+  const auto limit = std::clamp(options_.heartbeat / 8, milliseconds(250), milliseconds(1000));
+  reactor_.at(Clock::now() + limit, [this, weak = std::weak_ptr(line)] {
+    if (const auto late = weak.lock(); late && late->connecting())
+      failed(*late, "the other side did not answer", false);
   });
 }
 
@@ -376,6 +413,16 @@ void NodeCore::fell_silent(const SessionPtr& session, Clock::time_point heard) {
       std::chrono::duration_cast<milliseconds>(Clock::now() - heard).count(),
       " ms");
   TRIREME_LOG(info, "net") << session->last_trouble;
+  if (++session->silences > kMostSilences)
+    return lose(
+        session,
+        Ending::Lost,
+        text(
+            session->last_trouble,
+            ", ",
+            session->silences,
+            " times in a row, though it could be connected to; see that the network "
+            "takes packets of full length (MTU)"));
   if (const auto line = session->line())
     line->shut();
   session->detach();
@@ -427,6 +474,8 @@ void NodeCore::dial(const SessionPtr& session) {
         session);
     reactor_.watch(fd, line);
     limit_handshake(line);
+    if (session->was_connected)
+      limit_connecting(line);
     // A Unix socket is connected already, and no event will say so.
     line->ready();
   } catch (const Error& error) {
@@ -533,13 +582,22 @@ void NodeCore::close_all() {
 }
 
 void NodeCore::tick() {
+  const auto now = Clock::now();
+  const auto pause = options_.heartbeat / 4;
+  // While this process was stopped (Ctrl-Z) it heard nobody, which is not their fault.
+  const auto stopped = next_tick_ == Clock::time_point() ? Clock::duration(0)
+                                                         : now - next_tick_;
+  next_tick_ = now + pause;
   std::vector<SessionPtr> all;  // a session that ends takes itself out of the map
   all.reserve(sessions_.size());
   for (const auto& [id, session] : sessions_)
     all.push_back(session);
-  for (const SessionPtr& session : all)
+  for (const SessionPtr& session : all) {
+    if (stopped > pause)
+      session->forgive(stopped);
     session->tick();
-  reactor_.at(Clock::now() + options_.heartbeat / 4, [this] { tick(); });
+  }
+  reactor_.at(next_tick_, [this] { tick(); });
 }
 
 }  // namespace trireme::net

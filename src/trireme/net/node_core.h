@@ -1,6 +1,8 @@
 // What a node does on its I/O thread: accepts, dials, greets, and keeps sessions alive.
 #pragma once
 #include <condition_variable>
+#include <functional>
+#include <future>
 #include <list>
 #include <map>
 #include <memory>
@@ -33,7 +35,11 @@ class NodeCore : public std::enable_shared_from_this<NodeCore> {
   // From any thread.
 
   void listen();
-  Peer connect(const std::string& name, const Address& address, Deadline deadline);
+  Peer connect(
+      const std::string& name,
+      const Address& address,
+      Deadline deadline,
+      const std::function<void()>& check);
   void close();
   const std::vector<Address>& addresses() const { return addresses_; }
   std::uint64_t turned_away() const { return turned_away_.load(); }
@@ -73,8 +79,14 @@ class NodeCore : public std::enable_shared_from_this<NodeCore> {
   void note_turned_away(const std::string& remote, const std::string& why);
   void check_greeting(const Line& line, const Hello& theirs) const;
   void limit_handshake(const std::shared_ptr<Line>& line);
+  void limit_connecting(const std::shared_ptr<Line>& line);
   void dial(const SessionPtr& session);
   void start_dial(const SessionPtr& session);
+  void await_dial(
+      const SessionPtr& session,
+      std::future<void>& connected,
+      Deadline deadline,
+      const std::function<void()>& check);
   void dial_later(const SessionPtr& session);
   void wait_for_return(const SessionPtr& session, Reactor::Clock::time_point until);
   void give_up(const SessionPtr& session);
@@ -95,6 +107,7 @@ class NodeCore : public std::enable_shared_from_this<NodeCore> {
   std::list<std::shared_ptr<Line>> strangers_;
   std::map<SessionId, SessionPtr> sessions_;
   bool closing_ = false;
+  Reactor::Clock::time_point next_tick_{};
   Reactor::Clock::time_point logged_{};
   std::uint64_t unlogged_ = 0;
 

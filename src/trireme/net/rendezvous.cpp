@@ -35,14 +35,10 @@ struct StorePlan {
   std::chrono::milliseconds timeout;
 };
 
-bool is_loopback_text(std::string_view host) {
-  return host == "localhost" || host == "::1" || host.starts_with("127.");
-}
-
 // A host's own name may lead to its loopback address there, where no other host can
 // connect: listen everywhere. Authentication keeps strangers out.
 Address listen_address(const Address& address) {
-  if (is_loopback_text(address.host))
+  if (is_loopback_name(address.host))
     return address;
   const bool is_v6 = address.host.find(':') != std::string::npos;
   return Address::tcp(is_v6 ? "::" : "0.0.0.0", address.port);
@@ -74,6 +70,8 @@ std::shared_ptr<Store> open_tcp(
       .job = plan.job,
       .incarnation = plan.incarnation,
       .timeout = plan.timeout};
+  if (plan.rank_hosts)
+    client.heartbeat = options.heartbeat;
   if (!plan.rank_hosts || plan.rank != 0)
     return std::make_shared<TcpStore>(std::move(client));
   StoreServerOptions server{
@@ -82,7 +80,9 @@ std::shared_ptr<Store> open_tcp(
       .name = server_name,
       .job = plan.job,
       .incarnation = plan.incarnation,
-      .limits = options.limits};
+      .limits = options.limits,
+      .tell_gone = true,
+      .heartbeat = options.heartbeat};
   client.server = own_address(server.listen.front());
   auto hosted = std::make_shared<HostedStore>(std::move(server), std::move(client));
   return {hosted, &hosted->client};
@@ -173,20 +173,43 @@ std::vector<std::string> missing_ranks(Store& store, int world_size) {
   return missing;
 }
 
+using JoinCheck = std::function<void()>;
+
+// How long a wait goes on before it asks whether it is in vain.
+constexpr auto kCheck = std::chrono::milliseconds(250);
+
+std::string value_of_rank(
+    Store& store, const std::string& key, Deadline deadline, const JoinCheck& check) {
+  if (!check)
+    return store.get(key, deadline);
+  while (deadline.remaining() > kCheck)
+    try {
+      check();
+      return store.get(key, Deadline::after(kCheck));
+    } catch (const TimeoutError&) {
+    }
+  return store.get(key, deadline);
+}
+
 /// Waits for the ranks one after the other: a wait for all at once would be as long in
 /// the store as the world is large, for every rank.
 std::vector<std::string> values_of_ranks(
-    Store& store, int world_size, Deadline deadline) {
+    Store& store, int world_size, Deadline deadline, const JoinCheck& check) {
   std::vector<std::string> values;
   for (int rank = 0; rank < world_size; ++rank)
-    values.push_back(store.get(text("join/", rank), deadline));
+    values.push_back(value_of_rank(store, text("join/", rank), deadline, check));
   return values;
 }
 
 }  // namespace
 
 std::vector<std::string> join(
-    Store& store, int world_size, int rank, std::string_view value, Deadline deadline) {
+    Store& store,
+    int world_size,
+    int rank,
+    std::string_view value,
+    Deadline deadline,
+    const std::function<void()>& check) {
   if (rank < 0 || rank >= world_size)
     throw InvalidArgument(text(
         "[net] expected a rank from 0 to ",
@@ -203,11 +226,11 @@ std::vector<std::string> join(
         in_quotes(own.value.value_or("")),
         "; give each process its own rank, and each round its own PrefixStore"));
   try {
-    return values_of_ranks(store, world_size, deadline);
+    return values_of_ranks(store, world_size, deadline, check);
   } catch (const TimeoutError&) {
     const std::vector<std::string> missing = missing_ranks(store, world_size);
     if (missing.empty())  // they came at the last moment
-      return values_of_ranks(store, world_size, deadline);
+      return values_of_ranks(store, world_size, deadline, check);
     throw TimeoutError(text(
         "[net] expected all of ",
         world_size,

@@ -2,6 +2,7 @@
 #pragma once
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -32,6 +33,8 @@ struct OpenStoreOptions {
   /// How long to wait for the server, and for calls without a deadline:
   /// TRIREME_TIMEOUT.
   std::optional<std::chrono::milliseconds> timeout;
+  /// How long one may be silent, where a rank hosts it: as in NodeOptions.
+  std::chrono::milliseconds heartbeat = std::chrono::seconds(10);
   StoreLimits limits;
 };
 
@@ -40,7 +43,8 @@ struct OpenStoreOptions {
 /// env:// reads TRIREME_STORE, the URL of a store that the launcher hosts; where it is
 /// not set, rank 0 hosts it at MASTER_ADDR and MASTER_PORT, and a world of one needs no
 /// other process. What rank 0 hosts ends with its store: let it be the last to close,
-/// for instance after a second join().
+/// for instance after a second join(). Such a store says under kGonePrefix
+/// (store_server.h) which ranks were lost.
 ///
 ///     auto store = open_store("env://");
 ///     auto addresses = join(*store, world_size, rank, own_address, deadline);
@@ -51,8 +55,14 @@ std::shared_ptr<Store> open_store(std::string_view url, OpenStoreOptions options
 /// Puts this rank's value into the store, waits until all ranks have done so, and gives
 /// the values of all, by rank. TimeoutError names the ranks that are missing;
 /// InvalidArgument if another process has joined as this rank. It uses the keys
-/// "join/0" and so on: for another round use a PrefixStore.
+/// "join/0" and so on: for another round use a PrefixStore. `check` is called now and
+/// then while it waits; what it throws ends the wait.
 std::vector<std::string> join(
-    Store& store, int world_size, int rank, std::string_view value, Deadline deadline);
+    Store& store,
+    int world_size,
+    int rank,
+    std::string_view value,
+    Deadline deadline,
+    const std::function<void()>& check = nullptr);
 
 }  // namespace trireme::net

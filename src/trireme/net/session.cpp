@@ -338,7 +338,7 @@ void Session::attach(const std::shared_ptr<Line>& line, const Hello& theirs) {
     received_told_ = received_;
     old.swap(line_);
   }
-  heard_ = Clock::now();
+  heard_ = attached_ = Clock::now();
   was_connected = true;
   attempts = 0;
   tell(finished, true);
@@ -369,6 +369,8 @@ void Session::end(Ending ending, const std::string& why) {
 void Session::tick() {
   const auto now = Clock::now();
   const auto heartbeat = core_->options().heartbeat;
+  if (now - attached_ > heartbeat)
+    silences = 0;
   bool silent = false;
   {
     const std::lock_guard lock(mutex_);

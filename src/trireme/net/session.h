@@ -59,6 +59,8 @@ class Session : public FrameSource,
   bool read();
   /// No connection carries it any more, and none will.
   void end(Ending ending, const std::string& why);
+  /// For so long nothing could be heard.
+  void forgive(Clock::duration deaf) { heard_ += deaf; }
   /// What the clock brings: pings, late acknowledgements, and a peer that fell silent.
   void tick();
   bool closing() const;
@@ -80,6 +82,8 @@ class Session : public FrameSource,
   bool was_connected = false;
   /// How often a connection was given up because its bytes made no sense.
   int damages = 0;
+  /// How often in a row it fell silent soon after it was connected.
+  int silences = 0;
   std::string last_trouble;
 
  private:
@@ -98,6 +102,7 @@ class Session : public FrameSource,
   Inbox inbox_;
   bool peer_left_ = false;
   Clock::time_point heard_;
+  Clock::time_point attached_;
 
   mutable std::mutex mutex_;
   SendQueue queue_;

@@ -42,6 +42,7 @@ class StoreServer::Desk : public Receiver {
  public:
   explicit Desk(StoreServerOptions options)
       : client_bytes_(options.client_bytes),
+        tell_gone_(options.tell_gone),
         table_(options.limits),
         node_(
             {.name = options.name,
@@ -67,6 +68,7 @@ class StoreServer::Desk : public Receiver {
 
   bool is_full(const Peer& peer) const { return peer.queued_bytes() > client_bytes_; }
   void answer(StoreClient& client, const InMessage& message, Posts& posts);
+  void change_own(const StoreRequest& request, Posts& posts);
   void post(StoreOutput output, Posts& posts);
   void post_lost(const Peer& peer, StoreCaller to, Posts& posts);
   void reply_arrived(std::uint64_t id);
@@ -74,6 +76,7 @@ class StoreServer::Desk : public Receiver {
   static void send(Posts posts);
 
   const std::size_t client_bytes_;
+  const bool tell_gone_;
   mutable std::mutex mutex_;
   StoreTable table_;
   std::uint64_t last_client_ = 0;
@@ -84,12 +87,27 @@ class StoreServer::Desk : public Receiver {
 };
 
 void StoreServer::Desk::joined(const Peer& peer) {
-  const std::lock_guard lock(mutex_);
-  const auto [at, fresh] = clients_.try_emplace(peer);
-  if (!fresh)
-    return;
-  at->second.id = ++last_client_;
-  by_id_.emplace(at->second.id, at);
+  Posts posts;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto [at, fresh] = clients_.try_emplace(peer);
+    if (!fresh)
+      return;
+    at->second.id = ++last_client_;
+    by_id_.emplace(at->second.id, at);
+    if (tell_gone_)
+      change_own({.op = StoreOp::Erase, .key = text(kGonePrefix, peer.name())}, posts);
+  }
+  send(std::move(posts));
+}
+
+// What the server itself does with the store; nobody is answered, but watchers hear it.
+void StoreServer::Desk::change_own(const StoreRequest& request, Posts& posts) {
+  const auto now = Deadline::Clock::now();
+  StoreTable::Outputs out;
+  table_.handle({0, 0}, request, now, now, out);
+  for (StoreOutput& output : out)
+    post(std::move(output), posts);
 }
 
 void StoreServer::Desk::received(const Peer& peer, InMessage message) {
@@ -113,14 +131,24 @@ void StoreServer::Desk::lost(const Peer& peer, Ending ending, const std::string&
   if (ending == Ending::Lost)
     TRIREME_LOG(info, "net") << "the store has lost " << peer.name() << ": " << why;
   StoreClient gone;  // what it asked dies without the lock
-  const std::lock_guard lock(mutex_);
-  const auto found = clients_.find(peer);
-  if (found == clients_.end())
-    return;
-  gone = std::move(found->second);
-  by_id_.erase(gone.id);
-  clients_.erase(found);
-  table_.forget(gone.id);
+  Posts posts;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = clients_.find(peer);
+    if (found == clients_.end())
+      return;
+    gone = std::move(found->second);
+    by_id_.erase(gone.id);
+    clients_.erase(found);
+    table_.forget(gone.id);
+    if (tell_gone_ && ending == Ending::Lost)
+      change_own(
+          {.op = StoreOp::Set,
+           .key = text(kGonePrefix, peer.name()),
+           .value = store_value(why)},
+          posts);
+  }
+  send(std::move(posts));
 }
 
 void StoreServer::Desk::answer(

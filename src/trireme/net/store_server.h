@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "trireme/net/address.h"
@@ -27,10 +28,16 @@ struct StoreServerOptions {
   /// How many bytes may wait for a client that does not take them. Beyond, its further
   /// requests wait, and its watches miss changes (StoreChange::Kind::Lost).
   std::size_t client_bytes = std::size_t{8} << 20;
+  /// Whether to put why a client was lost under kGonePrefix and its name, for those
+  /// who wait for it; the key goes when a client of that name comes.
+  bool tell_gone = false;
   /// As in NodeOptions.
   std::chrono::milliseconds heartbeat = std::chrono::seconds(10);
   std::chrono::milliseconds reconnect = std::chrono::milliseconds(1500);
 };
+
+/// The names of clients that were lost follow it.
+inline constexpr std::string_view kGonePrefix = "gone/";
 
 /// What a server holds now.
 struct StoreServerStats {

@@ -34,21 +34,7 @@ void run_processes(int ranks, const RankBody& body, const WorldOptions& options)
       }
       return 0;
     });
-  const auto endings = processes.wait(options.timeout * 2);
-  std::string failed;
-  for (size_t rank = 0; rank < endings.size(); ++rank)
-    if (endings[rank].exit_code != 0)
-      failed += text(
-          failed.empty() ? "" : ", ",
-          "rank ",
-          rank,
-          " (exit ",
-          endings[rank].exit_code,
-          ", signal ",
-          endings[rank].signal,
-          ")");
-  if (!failed.empty())
-    throw InternalError("[testing] expected every rank to end well, got " + failed);
+  expect_good_ends(processes.wait(options.timeout * 2));
 }
 
 int run_child(const std::function<int()>& body) {
@@ -138,6 +124,23 @@ std::vector<Ending> Processes::wait(std::chrono::milliseconds limit) {
     pids_[i] = -1;
   }
   return endings;
+}
+
+void expect_good_ends(const std::vector<Ending>& endings) {
+  std::string failed;
+  for (size_t rank = 0; rank < endings.size(); ++rank)
+    if (endings[rank].exit_code != 0)
+      failed += text(
+          failed.empty() ? "" : ", ",
+          "rank ",
+          rank,
+          " (exit ",
+          endings[rank].exit_code,
+          ", signal ",
+          endings[rank].signal,
+          ")");
+  if (!failed.empty())
+    throw InternalError("[testing] expected every rank to end well, got " + failed);
 }
 
 void expect_noticed(const std::vector<Ending>& endings, int victim) {

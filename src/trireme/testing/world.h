@@ -90,6 +90,9 @@ class Processes {
   std::vector<pid_t> pids_;
 };
 
+/// InternalError naming the ranks that did not exit with 0.
+void expect_good_ends(const std::vector<Ending>& endings);
+
 /// What a rank exits with that has noticed the death of another.
 inline constexpr int kNoticed = 42;
 

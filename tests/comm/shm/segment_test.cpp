@@ -178,15 +178,16 @@ TEST(Segment, RefusesANameThatAnotherUserHolds) {
     EXPECT_TRUE(contains(what, "user 4242's"));
 }
 
-TEST(Segment, NamesRankZeroWhenTheLauncherKnowsThatItHasEnded) {
-  RankRoll roll = RankRoll::create("job", 2);
-  const auto attach = [&roll] {
-    Segment::attach(fresh_name(), 1, 2, Deadline::after(std::chrono::minutes(1)), roll);
+TEST(Segment, AsksWhetherToWaitOn) {
+  int asked = 0;
+  const auto attach = [&asked] {
+    Segment::attach(fresh_name(), 1, 2, Deadline::after(std::chrono::minutes(1)), [&] {
+      if (++asked == 3)
+        throw PeerError(7, "[comm] a test ends it");
+    });
   };
-  roll.set_ended(0);
-  EXPECT_TRUE(contains(
-      message_of<PeerError>(attach),
-      "expected rank 0 to start the world, but its process has ended"));
+  EXPECT_TRUE(contains(message_of<PeerError>(attach), "a test ends it"));
+  EXPECT_EQ(asked, 3);
 }
 
 TEST(Segment, NamesRankZeroWhenItDoesNotCome) {

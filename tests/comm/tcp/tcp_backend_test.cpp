@@ -16,8 +16,10 @@ TEST(TcpBackend, IsKnownByName) {
 }
 
 TEST(TcpBackend, FindsTheAddressThatLeadsSomewhere) {
-  EXPECT_EQ(address_towards("127.0.0.1"), "127.0.0.1");
-  EXPECT_THROW(address_towards("no-such-host.invalid"), InvalidArgument);
+  const TcpPlace place = tcp_place("127.0.0.1");
+  EXPECT_EQ(place.listen, net::Address::tcp("127.0.0.1", 0));
+  EXPECT_EQ(place.host, "127.0.0.1");
+  EXPECT_THROW(tcp_place("no-such-host.invalid"), InvalidArgument);
 }
 
 }  // namespace

@@ -33,6 +33,49 @@ TEST(TcpWorld, WhoDoesNotComeIsNamed) {
   second.join();
 }
 
+// The store of rank 0 tells who was lost before it was connected to anybody.
+TEST(TcpWorld, WhoIsGoneBeforeItHasComeIsNamedAtOnce) {
+  const auto store = std::make_shared<net::MemoryStore>();
+  const TcpRanks how{.hosts = {3}};
+  const auto start = std::chrono::steady_clock::now();
+  std::thread third([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    store->set("gone/rank-1", "its power failed");
+  });
+  for (const int rank : {0, 2}) {  // one hears of it, the other finds it there
+    try {
+      TcpWorld::join(how.setup(rank, store), Deadline::after(std::chrono::seconds(20)));
+      ADD_FAILURE();
+    } catch (const PeerError& error) {
+      EXPECT_EQ(error.rank(), 1);
+      EXPECT_TRUE(contains(error.what(), "its power failed")) << error.what();
+    }
+  }
+  third.join();
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(5));
+}
+
+TEST(TcpWorld, WhoHasWaitedInVainMayComeAgain) {
+  const auto store = std::make_shared<net::MemoryStore>();
+  const TcpRanks how{.hosts = {2}};
+  EXPECT_THROW(
+      TcpWorld::join(
+          how.setup(0, store), Deadline::after(std::chrono::milliseconds(100))),
+      TimeoutError);
+  std::shared_ptr<TcpWorld> first, second;
+  std::thread other([&] {
+    second = TcpWorld::join(
+        how.setup(1, store), Deadline::after(std::chrono::seconds(20)));
+  });
+  first =
+      TcpWorld::join(how.setup(0, store), Deadline::after(std::chrono::seconds(20)));
+  other.join();
+  // They leave together: whoever is left alone would say so.
+  std::thread leave([&] { second.reset(); });
+  first.reset();
+  leave.join();
+}
+
 TEST(TcpWorldRanks, AFailureReachesRanksThatNeverSpoke) {
   // Only neighbours are connected: the word goes round the ring.
   run_tcp({.hosts = {6}}, [](const Group& world) {

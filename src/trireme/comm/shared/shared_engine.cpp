@@ -34,8 +34,12 @@ SharedEngine::SharedEngine(
       names_(world_->names_of(steps_.members())) {}
 
 std::shared_ptr<SharedEngine> SharedEngine::root(
-    WorldSetup setup, const Deadline& deadline) {
+    WorldSetup setup,
+    const Deadline& deadline,
+    const std::function<void(const std::shared_ptr<World>&)>& made) {
   auto world = std::make_shared<World>(std::move(setup));
+  if (made)
+    made(world);
   Seat seat{
       .control = world->control().root_group.load(std::memory_order_acquire),
       .members = std::vector<int>(static_cast<size_t>(world->size())),

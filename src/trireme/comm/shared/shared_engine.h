@@ -17,8 +17,12 @@ namespace trireme::comm {
 class SharedEngine : public Engine {
  public:
   /// The engine of the whole world; meets all ranks. Rank 0 has made the root group's
-  /// control block when it made the world's.
-  static std::shared_ptr<SharedEngine> root(WorldSetup setup, const Deadline& deadline);
+  /// control block when it made the world's. `made` is called with the world before the
+  /// others have come: who knows why they never will can stop it.
+  static std::shared_ptr<SharedEngine> root(
+      WorldSetup setup,
+      const Deadline& deadline,
+      const std::function<void(const std::shared_ptr<World>&)>& made = nullptr);
 
   int rank() const override { return steps_.rank(); }
   int size() const override { return steps_.size(); }

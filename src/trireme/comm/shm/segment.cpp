@@ -221,7 +221,7 @@ std::shared_ptr<Segment> Segment::attach(
     int rank,
     int size,
     const Deadline& deadline,
-    const RankRoll& roll) {
+    const std::function<void()>& check) {
   const std::string path = path_of(name);
   auto pause = std::chrono::microseconds(200);
   for (;;) {
@@ -236,11 +236,8 @@ std::shared_ptr<Segment> Segment::attach(
       segment->claim(rank);
       return segment;
     }
-    if (roll.has_ended(0))
-      throw PeerError(
-          0,
-          "[comm] expected rank 0 to start the world, but its process has ended; see "
-          "its own output");
+    if (check)
+      check();
     if (deadline.expired())
       throw TimeoutError(text(
           "[comm] expected rank 0 to start the world within ",

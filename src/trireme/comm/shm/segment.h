@@ -4,12 +4,12 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <sys/types.h>
 
 #include "trireme/core/deadline.h"
-#include "trireme/core/rank_roll.h"
 #include "trireme/core/segment_file.h"
 
 namespace trireme::comm {
@@ -49,13 +49,13 @@ class Segment {
   static std::shared_ptr<Segment> create(int size);
 
   /// Finds the segment that rank 0 published, and takes `rank`'s place in it. Passes
-  /// over the remains of dead jobs. PeerError if rank 0 has ended, as `roll` may know.
+  /// over the remains of dead jobs. `check` is called while it waits, and may throw.
   static std::shared_ptr<Segment> attach(
       const std::string& name,
       int rank,
       int size,
       const Deadline& deadline,
-      const RankRoll& roll = {});
+      const std::function<void()>& check = nullptr);
 
   ~Segment();
   Segment(const Segment&) = delete;

@@ -48,7 +48,23 @@ struct ShmStart {
   HostPlace place;
   std::string flight_folder;
   Deadline deadline;
+  HostJoin join;
 };
+
+/// What a rank looks at while rank 0 makes the segment.
+void check_first(const ShmStart& start, const RankRoll& roll) {
+  if (start.join.check)
+    start.join.check();
+  if (!roll.has_ended(0))
+    return;
+  const int first = start.place.first_rank;
+  throw PeerError(
+      first,
+      text(
+          "[comm] expected rank ",
+          first,
+          " to start the world, but its process has ended; see its own output"));
+}
 
 std::shared_ptr<SharedEngine> start(const ShmStart& start) {
   const LaunchEnv& env = start.env;
@@ -71,14 +87,17 @@ std::shared_ptr<SharedEngine> start(const ShmStart& start) {
     segment->claim(0);
     segment->publish(name);
   } else {
-    segment = Segment::attach(name, env.rank, env.world_size, start.deadline, roll);
+    segment = Segment::attach(name, env.rank, env.world_size, start.deadline, [&] {
+      check_first(start, roll);
+    });
     memory = std::make_shared<RegionMemory>(segment, env.rank);
   }
   WorldSetup setup =
       place_in(segment, std::move(memory), env.rank, start.place, start.flight_folder);
   setup.watch = std::make_shared<ProcessWatch>(segment, roll);
   try {
-    auto engine = SharedEngine::root(std::move(setup), start.deadline);
+    auto engine =
+        SharedEngine::root(std::move(setup), start.deadline, start.join.made);
     // Everybody has mapped it: without a name it cannot outlive the ranks.
     segment->unlink();
     // A rank that joins once more at once must not find the old name.
@@ -107,7 +126,8 @@ std::shared_ptr<Engine> start_shm(const BackendContext& context) {
        .deadline = context.deadline});
 }
 
-std::shared_ptr<SharedEngine> start_shm_host(const BackendContext& context) {
+std::shared_ptr<SharedEngine> start_shm_host(
+    const BackendContext& context, HostJoin join) {
   LaunchEnv env = context.env;
   const HostPlace place{
       .first_rank = env.rank - env.local_rank, .ranks_in_all = env.world_size};
@@ -115,7 +135,11 @@ std::shared_ptr<SharedEngine> start_shm_host(const BackendContext& context) {
   env.rank = env.local_rank;
   env.world_size = env.local_world_size;
   // Without a flight record: the wire keeps the one of the whole world.
-  return start({.env = env, .place = place, .deadline = context.deadline});
+  return start(
+      {.env = env,
+       .place = place,
+       .deadline = context.deadline,
+       .join = std::move(join)});
 }
 
 ShmThreadWorld::ShmThreadWorld(int size)

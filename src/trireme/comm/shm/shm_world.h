@@ -14,10 +14,19 @@ namespace trireme::comm {
 /// goes.
 std::shared_ptr<Engine> start_shm(const BackendContext& context);
 
+/// How the ranks of a host hear of the larger world while they come together.
+struct HostJoin {
+  /// Called while they wait for the segment; may throw.
+  std::function<void()> check;
+  /// Called with their world before all have come.
+  std::function<void(const std::shared_ptr<World>&)> made;
+};
+
 /// The ranks of this host, where they are a part of a larger world; `context.env` is
 /// that world's. Their segment has a name of its own, also if another "host" of the
 /// same job is on this machine.
-std::shared_ptr<SharedEngine> start_shm_host(const BackendContext& context);
+std::shared_ptr<SharedEngine> start_shm_host(
+    const BackendContext& context, HostJoin join = {});
 
 /// The same engines for ranks that are threads of this process, which share one
 /// mapping: lets ThreadSanitizer look at the code that runs between processes.

@@ -24,20 +24,26 @@ std::string record_name(const LaunchEnv& env) {
 }  // namespace
 
 // Connecting a socket for datagrams sends nothing: it only chooses the way.
-std::string address_towards(const std::string& host) {
+TcpPlace tcp_place(const std::string& master) {
   int code = 0;
-  for (const net::Endpoint& there : net::resolve(net::Address::tcp(host, 9))) {
+  for (const net::Endpoint& there : net::resolve(net::Address::tcp(master, 9))) {
     const FileDescriptor socket(::socket(there.family(), SOCK_DGRAM | SOCK_CLOEXEC, 0));
     if (::connect(
             socket.get(),
             reinterpret_cast<const sockaddr*>(&there.storage),
-            there.length) == 0)
-      return net::local_endpoint(socket.get()).address().host;
+            there.length) == 0) {
+      const net::Endpoint here = net::local_endpoint(socket.get());
+      const std::string host = here.address().host;
+      if (!here.stays_here() || net::is_loopback_name(master))
+        return {.listen = net::Address::tcp(host, 0), .host = host};
+      const char* everywhere = here.family() == AF_INET6 ? "::" : "0.0.0.0";
+      return {.listen = net::Address::tcp(everywhere, 0), .host = master};
+    }
     code = errno;
   }
   throw InvalidArgument(text(
       "[comm] expected a way to MASTER_ADDR ",
-      host,
+      master,
       ", got ",
       errno_text(code),
       "; set MASTER_ADDR to an address that all hosts can reach"));
@@ -48,6 +54,8 @@ std::shared_ptr<Engine> start_tcp(const BackendContext& context) {
   const Environment variables = Environment::of_process();
   const auto security = net::Security::from_environment(variables);
   const auto restarts = static_cast<uint64_t>(env.restart_count);
+  const auto heartbeat = read_heartbeat(variables);
+  TcpPlace place = tcp_place(env.master_addr);
   TcpSetup setup{
       .rank = env.rank,
       .size = env.world_size,
@@ -57,12 +65,15 @@ std::shared_ptr<Engine> start_tcp(const BackendContext& context) {
            .security = security,
            .rank = env.rank,
            .timeout = std::chrono::duration_cast<std::chrono::milliseconds>(
-               context.deadline.remaining())}),
+               context.deadline.remaining()),
+           .heartbeat = heartbeat}),
       .security = security,
       .job = env.run_id,
       .incarnation = restarts,
-      .listen = net::Address::tcp(address_towards(env.master_addr), 0),
-      .flight_folder = flight_folder(record_name(env))};
+      .listen = std::move(place.listen),
+      .host = std::move(place.host),
+      .flight_folder = flight_folder(record_name(env)),
+      .heartbeat = heartbeat};
   auto flat =
       std::make_shared<WireEngine>(TcpWire::root(std::move(setup), context.deadline));
   return join_hosts(context, std::move(flat));

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "trireme/comm/backend.h"
+#include "trireme/net/address.h"
 
 namespace trireme::comm {
 
@@ -12,8 +13,16 @@ namespace trireme::comm {
 /// What protects it comes from the environment (docs/security.md).
 std::shared_ptr<Engine> start_tcp(const BackendContext& context);
 
-/// The address of this machine by which `host` sees it: that of the interface that
-/// leads there. InvalidArgument if nothing does.
-std::string address_towards(const std::string& host);
+/// Where a rank listens, and the host by which the others find it there.
+struct TcpPlace {
+  net::Address listen;
+  std::string host;
+};
+
+/// The place by which ranks that know `master` reach this one: the address of the
+/// interface that leads there. On the master itself that may be a loopback address, as
+/// many systems have it for their own name: then it listens everywhere, and is found by
+/// that name. InvalidArgument if nothing leads there.
+TcpPlace tcp_place(const std::string& master);
 
 }  // namespace trireme::comm

@@ -11,6 +11,7 @@
 #include "trireme/core/log.h"
 #include "trireme/core/parse_number.h"
 #include "trireme/net/rendezvous.h"
+#include "trireme/net/store_server.h"
 
 namespace trireme::comm {
 namespace {
@@ -22,13 +23,25 @@ std::string node_name(int rank) {
   return text(kNamePrefix, rank);
 }
 
-// Who a peer is; -1 for a name that no rank has.
-int rank_of(const net::Peer& peer, int size) {
-  const std::string_view name = peer.name();
+// Who is called so; -1 for a name that no rank has.
+int rank_called(std::string_view name, int size) {
   if (!name.starts_with(kNamePrefix))
     return -1;
   const auto rank = parse_number<int>(name.substr(kNamePrefix.size()));
   return rank && *rank >= 0 && *rank < size ? *rank : -1;
+}
+
+int rank_of(const net::Peer& peer, int size) {
+  return rank_called(peer.name(), size);
+}
+
+std::string gone_text(int rank, const std::string& why) {
+  return text(
+      "[comm] expected rank ",
+      rank,
+      " to be there, but it is gone (",
+      why,
+      "); look at its own output");
 }
 
 net::OutMessage word(TcpKind kind, const TcpHeader& header) {
@@ -93,16 +106,70 @@ void TcpWorld::meet(const Deadline& deadline) {
           .listen = {setup_.listen},
           .heartbeat = setup_.heartbeat},
       *this);
+  try {
+    meet_in_store(deadline);
+  } catch (const PeerError&) {
+    withdraw_from_store();
+    throw;
+  } catch (const TimeoutError&) {
+    withdraw_from_store();
+    throw;
+  }
+}
+
+net::PrefixStore TcpWorld::room(const char* name) const {
+  return {text("world/", setup_.generation, "/", name), setup_.store};
+}
+
+void TcpWorld::meet_in_store(const Deadline& deadline) {
+  // Who dies before it is connected to anybody has left its trace in the store.
+  const net::StoreWatch gone =
+      setup_.store->watch(net::kGonePrefix, [this](const net::StoreChange& change) {
+        if (change.kind != net::StoreChange::Kind::Erased)
+          look_for_gone();
+      });
+  look_for_gone();
+  const auto check = [this] { mail_->check(); };
   // Kept: the store may go before the last connection is made.
-  net::PrefixStore here(text("world/", setup_.generation, "/"), setup_.store);
-  addresses_ =
-      net::join(here, size(), rank(), node_->addresses().front().text(), deadline);
+  net::PrefixStore here = room("");
+  addresses_ = net::join(here, size(), rank(), own_address(), deadline, check);
   if (size() == 1)
     return;
   peer((rank() + 1) % size(), deadline);
   // Nobody goes on, and perhaps leaves, before all have met their neighbours.
-  net::PrefixStore met(text("world/", setup_.generation, "/met/"), setup_.store);
-  net::join(met, size(), rank(), "", deadline);
+  net::PrefixStore met = room("met/");
+  net::join(met, size(), rank(), "", deadline, check);
+}
+
+// So that this rank can come again: renew() may be called once more.
+void TcpWorld::withdraw_from_store() noexcept {
+  try {
+    for (const char* name : {"", "met/"})
+      room(name).erase(text("join/", rank()));
+  } catch (const std::exception& error) {
+    TRIREME_LOG(info, "comm") << "could not take the address of this rank back: "
+                              << error.what();
+  }
+}
+
+std::string TcpWorld::own_address() const {
+  net::Address address = node_->addresses().front();
+  if (!setup_.host.empty())
+    address.host = setup_.host;
+  return address.text();
+}
+
+void TcpWorld::look_for_gone() {
+  try {
+    for (const std::string& key : setup_.store->keys(net::kGonePrefix)) {
+      const int rank = rank_called(key.substr(net::kGonePrefix.size()), size());
+      const auto why = setup_.store->try_get(key);
+      if (rank >= 0 && why)
+        fail({.origin = rank, .why = gone_text(rank, *why)}, true);
+    }
+  } catch (const PeerError& error) {  // the rank that hosts the store
+    fail({.origin = error.rank(), .why = error.what()}, true);
+  }
 }
 
 TcpWorld::~TcpWorld() {
@@ -150,7 +217,9 @@ net::Peer TcpWorld::dial(int rank, const Deadline& deadline) {
       std::chrono::duration_cast<std::chrono::milliseconds>(deadline.remaining()),
       kDialLimit);
   try {
-    return node_->connect(node_name(rank), address, Deadline::after(limit));
+    return node_->connect(node_name(rank), address, Deadline::after(limit), [this] {
+      mail_->check();
+    });
   } catch (const TimeoutError& error) {
     throw PeerError(
         rank,
@@ -341,15 +410,7 @@ void TcpWorld::lost(const net::Peer& peer, net::Ending ending, const std::string
     return;
   if (ending == net::Ending::Left)
     return mail_->rank_left(from);
-  fail(
-      {.origin = from,
-       .why = text(
-           "[comm] expected rank ",
-           from,
-           " to be there, but it is gone (",
-           why,
-           "); look at its own output")},
-      true);
+  fail({.origin = from, .why = gone_text(from, why)}, true);
 }
 
 // -- failures

@@ -27,6 +27,8 @@ struct TcpSetup {
   uint64_t incarnation = 0;
   /// Where this rank listens, so that the others reach it.
   net::Address listen = net::Address::tcp("127.0.0.1", 0);
+  /// What the others take for the host of that address; empty: its own.
+  std::string host;
   std::string flight_folder;
   WireTuning tuning;
   /// Counts renewals.
@@ -79,6 +81,11 @@ class TcpWorld : public WireWorld, public net::Receiver {
  private:
   explicit TcpWorld(TcpSetup setup);
   void meet(const Deadline& deadline);
+  void meet_in_store(const Deadline& deadline);
+  void withdraw_from_store() noexcept;
+  net::PrefixStore room(const char* name) const;
+  std::string own_address() const;
+  void look_for_gone();
   net::Peer peer(int rank, const Deadline& deadline);
   net::Peer dial(int rank, const Deadline& deadline);
   std::optional<net::Peer> known_peer(int rank);

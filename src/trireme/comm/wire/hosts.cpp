@@ -41,6 +41,25 @@ std::vector<int> find_hosts(const std::vector<int64_t>& rows, int ranks) {
   return host_of;
 }
 
+// While the ranks of a host come together, one of them may have heard that another host
+// is in trouble, and will not come.
+HostJoin hear_of_hosts(const std::shared_ptr<WireEngine>& flat) {
+  return {
+      .check = [flat] { flat->check(); },
+      .made =
+          [flat](const std::shared_ptr<World>& inner) {
+            stop_with(flat->wire().world(), inner);
+            try {
+              flat->check();
+            } catch (const PeerError& error) {
+              inner->stop({.origin = error.rank(), .why = error.what()});
+            } catch (const TimeoutError& error) {
+              inner->stop(
+                  {.origin = flat->rank(), .why = error.what(), .timed_out = true});
+            }
+          }};
+}
+
 }  // namespace
 
 std::shared_ptr<Engine> join_hosts(
@@ -65,7 +84,14 @@ std::shared_ptr<Engine> join_hosts(
   const auto layout = lay_out_hosts(host_of, flat->rank());
   if (layout && layout->most_ranks() == 1)
     return flat;
-  std::shared_ptr<SharedEngine> inner = start_shm_host(context);
+  std::shared_ptr<SharedEngine> inner;
+  try {
+    inner = start_shm_host(context, hear_of_hosts(flat));
+  } catch (const PeerError& error) {
+    // The other hosts are told who it was, not that this rank leaves because of it.
+    flat->stop({.origin = error.rank(), .why = error.what()});
+    throw;
+  }
   return HostsEngine::root(std::move(inner), std::move(flat), std::move(host_of));
 }
 

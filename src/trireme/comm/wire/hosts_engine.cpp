@@ -30,6 +30,13 @@ std::vector<int> hosts_of(const std::vector<int>& hosts, std::span<const int> me
 
 }  // namespace
 
+void stop_with(WireWorld& wire, const std::weak_ptr<World>& inner) {
+  wire.on_failure([inner](const Failure& failure) {
+    if (const auto world = inner.lock())
+      world->stop(failure);
+  });
+}
+
 HostsEngine::HostsEngine(
     std::shared_ptr<SharedEngine> inner,
     std::shared_ptr<WireEngine> flat,
@@ -59,12 +66,8 @@ std::shared_ptr<HostsEngine> HostsEngine::root(
 // Each of the two worlds passes its failures on to the other. Neither keeps the other
 // alive: groups of both may outlive this engine.
 void HostsEngine::join_failures() const {
-  const std::weak_ptr<World> inner = group_.inner->share_world();
   const std::weak_ptr<WireWorld> wire = flat_->wire().share_world();
-  group_.all.world().on_failure([inner](const Failure& failure) {
-    if (const auto world = inner.lock())
-      world->stop(failure);
-  });
+  stop_with(group_.all.world(), group_.inner->share_world());
   group_.inner->world().on_stop([wire](const Failure& failure) {
     // A world that goes with an exception has its own way to say so.
     if (std::uncaught_exceptions() > 0)
@@ -136,8 +139,10 @@ void HostsEngine::check() const {
 }
 
 std::shared_ptr<Engine> HostsEngine::renew(const Deadline& deadline) {
-  auto flat = std::static_pointer_cast<WireEngine>(flat_->renew(deadline));
+  // First inside: a rank that is gone keeps its own host from going on, and the store
+  // tells the others, who wait for all of that host.
   auto inner = std::static_pointer_cast<SharedEngine>(group_.inner->renew(deadline));
+  auto flat = std::static_pointer_cast<WireEngine>(flat_->renew(deadline));
   return root(std::move(inner), std::move(flat), *hosts_);
 }
 

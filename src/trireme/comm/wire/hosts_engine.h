@@ -12,6 +12,10 @@
 
 namespace trireme::comm {
 
+/// Stops the world of a host's ranks when the wire between the hosts fails. The wire does
+/// not keep it alive.
+void stop_with(WireWorld& wire, const std::weak_ptr<World>& inner);
+
 /// One rank's engine of a group whose ranks live on several hosts. One rank a host, its
 /// leader, talks to the other hosts; the others reach it through shared memory. Sums
 /// are taken in the order of the ranks all the same. A failure of either world stops

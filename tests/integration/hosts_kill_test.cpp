@@ -1,0 +1,207 @@
+// Ranks on two hosts that are killed or stopped: the others on every host learn of it,
+// soon, and by name.
+#include <random>
+#include <signal.h>
+
+#include "hosts_case.h"
+
+namespace trireme::comm {
+namespace {
+
+using testing::Processes;
+using testing::SharedNumber;
+
+constexpr int kRanks = 4;  // 0 and 2 lead their hosts; 0 hosts the store
+
+class HostsKillProcs : public HostsCase {
+ protected:
+  using Step = std::function<void(Group& world, int round)>;
+
+  /// Kills `victim` while all repeat `step`, and looks what the others hear.
+  void kill_in(const std::string& what, int victim, const Step& step) {
+    SCOPED_TRACE(text(what, ", rank ", victim, " killed"));
+    const HostJob job(hosts(), {2, 2});
+    const SharedNumber rounds;
+    Processes processes;
+    job.start(processes, [&](int rank) {
+      return heard_in(rank, exactly(victim), "", [&] {
+        Group world = init();
+        for (int round = 0;; ++round, ++*rounds)
+          step(world, round);
+      });
+    });
+    await_number(rounds, kRanks * 3);
+    std::this_thread::sleep_for(std::chrono::microseconds(random_() % 20'000));
+    expect_named(processes, victim);
+  }
+
+  static void expect_named(Processes& processes, int victim) {
+    processes.kill(static_cast<size_t>(victim), SIGKILL);
+    const auto start = Clock::now();
+    const auto endings = processes.wait(15s);
+    EXPECT_LT(Clock::now() - start, 2s);
+    testing::expect_noticed(endings, victim);
+  }
+
+  static Hosts& hosts() {
+    static const auto both = std::make_unique<Hosts>();
+    return *both;
+  }
+
+  std::mt19937 random_{7};
+};
+
+TEST_F(HostsKillProcs, InsideCollectivesAndMessages) {
+  for (int victim = 0; victim < kRanks; ++victim) {
+    kill_in("small all_reduce", victim, [](Group& world, int) {
+      at::Tensor value = at::ones({10});
+      all_reduce(world, value);
+    });
+    kill_in("large all_reduce", victim, [](Group& world, int) {
+      at::Tensor value = at::ones({3'000'000});
+      all_reduce(world, value);
+    });
+    kill_in("broadcast", victim, [](Group& world, int round) {
+      at::Tensor value = at::ones({1'000'000});
+      broadcast(world, value, round % kRanks);
+    });
+    kill_in("messages", victim, [](Group& world, int) {
+      const int rank = world.rank();
+      const Channel out(world, {rank, (rank + 1) % kRanks});
+      const Channel in(world, {(rank + kRanks - 1) % kRanks, rank});
+      out.send({.tensors = {at::ones({300'000})}});
+      in.receive();
+    });
+  }
+}
+
+TEST_F(HostsKillProcs, InsideSplit) {
+  for (int victim = 0; victim < kRanks; ++victim)
+    kill_in("split", victim, [](Group& world, int round) {
+      const Group part = world.split((world.rank() + round) % 2, world.rank());
+      barrier(part);
+    });
+}
+
+TEST_F(HostsKillProcs, InsideRenew) {
+  for (int victim = 0; victim < kRanks; ++victim)
+    for (int again = 0; again < 2; ++again)
+      kill_in("renew", victim, [victim](Group& world, int round) {
+        // Never the victim, whose name would then say nothing.
+        const int first = (victim + 1 + round % (kRanks - 1)) % kRanks;
+        try {
+          if (world.rank() == first)
+            world.abort("on purpose");
+          barrier(world);
+        } catch (const PeerError& error) {
+          if (error.rank() == victim)
+            throw;
+        }
+        world = world.renew();
+        barrier(world);
+      });
+}
+
+// Who dies before it has found the store leaves no trace at all: the others say at their
+// deadline who did not come.
+TEST_F(HostsKillProcs, InsideInit) {
+  int named = 0;
+  for (int round = 0; round < 12; ++round) {
+    const int victim = round % kRanks;
+    SCOPED_TRACE(text("round ", round, ", rank ", victim, " killed"));
+    const HostJob job(hosts(), {2, 2}, {.timeout = 4s});
+    const std::string late = victim == 0 ? "rank-0" : text("without rank ", victim);
+    const SharedNumber started;
+    Processes processes;
+    job.start(processes, [&](int rank) {
+      ++*started;
+      return heard_in(rank, exactly(victim), late, [&] {
+        const Group world = init();
+        for (;;)
+          barrier(world);
+      });
+    });
+    await_number(started, kRanks);
+    std::this_thread::sleep_for(std::chrono::microseconds(random_() % 60'000));
+    processes.kill(static_cast<size_t>(victim), SIGKILL);
+    const auto start = Clock::now();
+    const auto endings = processes.wait(15s);
+    const auto took = Clock::now() - start;
+    int late_ranks = 0;
+    for (int rank = 0; rank < kRanks; ++rank) {
+      if (rank == victim)
+        continue;
+      const int code = endings[static_cast<size_t>(rank)].exit_code;
+      EXPECT_TRUE(code == kNamed || code == kLateNamed) << "rank " << rank << ": " << code;
+      late_ranks += code == kLateNamed;
+    }
+    EXPECT_TRUE(late_ranks == 0 || late_ranks == kRanks - 1);
+    EXPECT_LT(took, late_ranks == 0 ? 3s : 7s);
+    named += late_ranks == 0;
+  }
+  EXPECT_GE(named, 4) << "too few kills came after the rank had found the store";
+}
+
+TEST_F(HostsKillProcs, AStoppedRankIsNamed) {
+  for (const int victim : {0, 1, 3}) {
+    SCOPED_TRACE(text("rank ", victim, " stopped"));
+    // By its silence, or by the deadline of a call where that is shorter.
+    for (const bool by_silence : {true, false}) {
+      const HostJob job(
+          hosts(),
+          {2, 2},
+          {.timeout = by_silence ? 30s : 2s,
+           .variables = {{"TRIREME_HEARTBEAT", by_silence ? "2" : "20"}}});
+      const SharedNumber rounds;
+      Processes processes;
+      job.start(processes, [&](int rank) {
+        return heard_in(rank, exactly(victim), text("rank ", victim), [&] {
+          const Group world = init();
+          for (;; ++*rounds) {
+            at::Tensor value = at::ones({10});
+            all_reduce(world, value);
+          }
+        });
+      });
+      await_number(rounds, kRanks * 3);
+      processes.kill(static_cast<size_t>(victim), SIGSTOP);
+      // The victim stays; it is killed when the time of the others is over.
+      const auto endings = processes.wait(5s);
+      for (int rank = 0; rank < kRanks; ++rank)
+        EXPECT_EQ(
+            endings[static_cast<size_t>(rank)].exit_code,
+            rank == victim ? -1 : by_silence ? kNamed : kLateNamed)
+            << "rank " << rank << (by_silence ? " by silence" : " by the deadline");
+    }
+  }
+}
+
+// Ctrl-Z on the whole job, for longer than anybody may be silent.
+TEST_F(HostsKillProcs, AJobThatWasStoppedGoesOn) {
+  const HostJob job(hosts(), {2, 2}, {.variables = {{"TRIREME_HEARTBEAT", "1"}}});
+  const SharedNumber rounds, enough;
+  Processes processes;
+  job.start(processes, [&](int) {
+    const Group world = init();
+    at::Tensor go = at::zeros({1});
+    while (go.item<float>() == 0) {
+      go.fill_(world.rank() == 0 ? static_cast<float>(*enough) : 0);
+      all_reduce(world, go);
+      ++*rounds;
+    }
+    return 0;
+  });
+  await_number(rounds, kRanks * 3);
+  for (int rank = 0; rank < kRanks; ++rank)
+    processes.kill(static_cast<size_t>(rank), SIGSTOP);
+  std::this_thread::sleep_for(3s);
+  for (int rank = 0; rank < kRanks; ++rank)
+    processes.kill(static_cast<size_t>(rank), SIGCONT);
+  const int64_t before = *rounds;
+  await_number(rounds, before + kRanks * 10);
+  ++*enough;
+  testing::expect_good_ends(processes.wait(20s));
+}
+
+}  // namespace
+}  // namespace trireme::comm
