@@ -100,6 +100,18 @@ SegmentHeader read_header(const FoundSegment& found) {
   return header;
 }
 
+// There is no world and will be none. Where rank 0 has started it, it has given up
+// because of a rank that ended before.
+[[noreturn]] void throw_ended(int rank) {
+  throw PeerError(
+      rank,
+      text(
+          "[comm] expected rank ",
+          rank,
+          rank == 0 ? " to start" : " to join",
+          " the world, but its process has ended; see its own output"));
+}
+
 }  // namespace
 
 Segment::Segment(int fd, size_t bytes) : fd_(fd), bytes_(bytes) {
@@ -237,10 +249,7 @@ std::shared_ptr<Segment> Segment::attach(
       return segment;
     }
     if (roll.has_ended(0))
-      throw PeerError(
-          0,
-          "[comm] expected rank 0 to start the world, but its process has ended; see "
-          "its own output");
+      throw_ended(roll.first_ended());
     if (deadline.expired())
       throw TimeoutError(text(
           "[comm] expected rank 0 to start the world within ",

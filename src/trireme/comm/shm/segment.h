@@ -49,7 +49,8 @@ class Segment {
   static std::shared_ptr<Segment> create(int size);
 
   /// Finds the segment that rank 0 published, and takes `rank`'s place in it. Passes
-  /// over the remains of dead jobs. PeerError if rank 0 has ended, as `roll` may know.
+  /// over the remains of dead jobs. PeerError if rank 0 has ended, as `roll` may know;
+  /// it names the rank that ended first.
   static std::shared_ptr<Segment> attach(
       const std::string& name,
       int rank,
