@@ -15,6 +15,7 @@
 #include "trireme/bench/protocol.h"
 #include "trireme/comm/collectives.h"
 #include "trireme/comm/init.h"
+#include "trireme/core/clock.h"
 #include "trireme/core/error.h"
 #include "trireme/memory/account.h"
 #include "trireme/memory/caching_allocator.h"
@@ -113,10 +114,18 @@ double note_again(const pipe::Timeline& step, pipe::Timeline& again) {
   again.actions.clear();
   const auto start = Clock::now();
   for (const pipe::ActionTime& one : step.actions) {
-    const int64_t begin = pipe::now_ns();
+    const int64_t begin = now_ns();
     pipe::note_end(again, one.action, begin, account.live());
   }
   return since(start);
+}
+
+/// How long a message is on its way from the first rank to the second.
+double travel(const sched::Costs& costs) {
+  if (costs.links.empty())
+    return 0;
+  const sched::Link& first = costs.links.front();
+  return first.latency + costs.message_bytes / first.bandwidth;
 }
 
 std::vector<int> owners_for(const std::string& schedule, int ranks) {
@@ -200,7 +209,7 @@ std::vector<double> PipeWorker::work(const PipeJob& job) {
       row.insert(
           row.end(),
           {stage.forward, stage.input_grad, stage.weight_grad, stage.backward});
-    row.push_back(costs.costs.links.empty() ? 0 : costs.costs.links.front().latency);
+    row.push_back(travel(costs.costs));
     return row;
   }
   if (job.op == "timing") {

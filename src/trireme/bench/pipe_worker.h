@@ -33,7 +33,7 @@ std::string to_line(const PipeJob& job);
 PipeJob parse_pipe_job(const std::string& line);
 
 /// The costs of one stage in an answer to "profile", in seconds, one after the other;
-/// the latency of the links stands after the last one.
+/// the time that a message travels stands after the last one.
 inline constexpr size_t kCostsPerStage = 4;  // F, I, W, B
 
 /// One rank's work, until there are no more jobs.
