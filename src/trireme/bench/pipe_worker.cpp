@@ -175,19 +175,32 @@ std::vector<double> PipeWorker::work_alone(
   return row;
 }
 
+/// The same for two things that take turns.
+std::vector<double> PipeWorker::work_in_turn(
+    const PipeJob& job, const std::function<double(bool first)>& once) {
+  PipeJob both = job;
+  both.warm_up *= 2;
+  both.repetitions *= 2;
+  return work_alone(both, [&once, first = false]() mutable {
+    first = !first;
+    return once(first);
+  });
+}
+
 std::vector<double> PipeWorker::work(const PipeJob& job) {
   std::vector<double> row;
-  if (job.op == "graph" || job.op == "graph_engine") {
+  if (job.op == "graph") {
     GraphBackward graph(job.model.layer);
-    return work_alone(job, [&] { return graph.run(job.op == "graph"); });
+    return work_in_turn(job, [&](bool ours) { return graph.run(ours); });
   }
   if (job.op != "step" && job.op != "profile" && job.op != "timing") {
     WholeModel whole(job.model);
-    return work_alone(job, [&] {
-      return job.op == "overlap" || job.op == "forward_backward"
-                 ? whole.forward_and_backward(job.op == "overlap")
-                 : whole.backward(job.op);
-    });
+    if (job.op == "overlap")
+      return work_in_turn(
+          job, [&](bool at_once) { return whole.forward_and_backward(at_once); });
+    const std::string other = job.op == "split_engine" ? "engine" : "fused";
+    return work_in_turn(
+        job, [&](bool split) { return whole.backward(split ? "split" : other); });
   }
   const bool takes_part = !job.schedule.empty() || world_.rank() == 0;
   PipeJob same = job;
