@@ -37,6 +37,20 @@ TEST(RankRoll, TellsWhoHasEnded) {
   }
 }
 
+TEST(RankRoll, TellsWhoWasTheFirst) {
+  RankRoll roll = RankRoll::create("job", 3);
+  const RankRoll read = RankRoll::find(naming(roll.path()), "job");
+  EXPECT_EQ(read.first_ended(), RankRoll::kNobody);
+  roll.set_ended(7);
+  EXPECT_EQ(read.first_ended(), RankRoll::kNobody) << "there is no such rank";
+  for (const int rank : {1, 0, 2, 1}) {
+    roll.set_ended(rank);
+    EXPECT_EQ(read.first_ended(), 1);
+  }
+  EXPECT_TRUE(read.has_ended(0));
+  EXPECT_EQ(RankRoll().first_ended(), RankRoll::kNobody);
+}
+
 TEST(RankRoll, IsOnlyWrittenByWhoeverMadeIt) {
   RankRoll roll = RankRoll::create("job", 2);
   RankRoll read = RankRoll::find(naming(roll.path()), "job");

@@ -32,6 +32,29 @@ TEST(Trace, ABucketWaitsAndIsReduced) {
   EXPECT_EQ(slices.at("bucket 0"), (std::pair{3.0, 2.0}));
 }
 
+// The second host's clock is an hour ahead; what it did at the same time stands below.
+TEST(Trace, IsByTheClockOfTheFirstRank) {
+  const auto starts = [](int64_t ahead, const comm::ClockOffset& clock) {
+    const RoundStats round{
+        .start_ns = ahead + 1000,
+        .backward_end_ns = ahead + 9000,
+        .end_ns = ahead + 9000,
+        .buckets = {
+            {.ready_ns = ahead + 2000,
+             .start_ns = ahead + 3000,
+             .end_ns = ahead + 5000}}};
+    std::vector<double> all;
+    for (const auto& event :
+         nlohmann::json::parse(to_chrome_trace({round}, 0, clock)).at("traceEvents"))
+      if (event.at("ph") == "X")
+        all.push_back(event.at("ts"));
+    return all;
+  };
+  constexpr int64_t kHour = 3'600'000'000'000;
+  EXPECT_EQ(starts(0, {}), (std::vector<double>{1, 2, 3}));
+  EXPECT_EQ(starts(kHour, {.ns = -kHour}), starts(0, {}));
+}
+
 TEST(Trace, TheStragglerIsWhoseBackwardTookLongest) {
   const Straggler found =
       find_straggler({{.backward_ns = 10}, {.backward_ns = 30}, {.backward_ns = 20}});

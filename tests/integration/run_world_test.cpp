@@ -68,6 +68,19 @@ TEST_F(RunWorldProcs, ARankThatIsKilledBeforeInitIsKnownToTheOthers) {
   }
 }
 
+// Rank 0 has started the world and given it up: that is not what went wrong.
+TEST_F(RunWorldProcs, ARankThatComesAfterTheOthersGaveUpNamesTheFirst) {
+  const auto launched = world({"-n", "3", "--grace", "1000"}, "kill_before_late");
+  EXPECT_EQ(launched->finish(), Ending{.exit_code = 137}) << launched->err();
+  EXPECT_GE(
+      Launched::count(
+          launched->err(),
+          "expected rank 1 to join the world, but its process has ended"),
+      2)
+      << launched->err();
+  EXPECT_EQ(Launched::count(launched->err(), "expected rank 0"), 0) << launched->err();
+}
+
 TEST_F(RunWorldProcs, TheReportOnAKilledRankQuotesTheOthers) {
   const auto launched = world({"-n", "3"}, "kill_after_init");
   EXPECT_EQ(launched->finish(), Ending{.exit_code = 137}) << launched->err();

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "trireme/pipe/action_costs.h"
 #include "trireme/sched/csv.h"
 #include "trireme/sched/lower.h"
 #include "trireme/testing/world.h"
@@ -147,6 +148,68 @@ TEST(ReportRanks, AnOverlapKeepsItsHalves) {
     EXPECT_EQ(all[0].timeline.actions[0].backward, (Interval{6, 7}));
     EXPECT_EQ(all[0].timeline.actions[0].live_bytes, 3);
   });
+}
+
+
+/// A message that takes 1 ms from rank 0 to rank 1, and one that takes 2 ms back; the
+/// clock of rank 1 is an hour behind.
+StepReport two_host_report(const comm::ClockOffset& second) {
+  const int64_t t = 5000 * kMs;
+  const int64_t u = t - 3'600'000 * kMs;
+  StepReport report{
+      .schedule = sched::parse_csv("0F0,0B0\n1F0,1B0\n", "two"),
+      .timelines = {
+          {.start_ns = t,
+           .end_ns = t + 12 * kMs,
+           .actions =
+               {{Action(ActionKind::Forward, 0, 0), t, t + 2 * kMs},
+                {Action(ActionKind::SendForward, 0, 0),
+                 t + 2 * kMs,
+                 t + 2 * kMs},
+                {Action(ActionKind::Backward, 0, 0),
+                 t + 9 * kMs,
+                 t + 12 * kMs}}},
+          shifted(
+              {.start_ns = u,
+               .end_ns = u + 7 * kMs,
+               .actions =
+                   {{Action(ActionKind::ReceiveForward, 1, 0), u, u + 3 * kMs},
+                    {Action(ActionKind::Forward, 1, 0),
+                     u + 3 * kMs,
+                     u + 5 * kMs},
+                    {Action(ActionKind::Backward, 1, 0),
+                     u + 5 * kMs,
+                     u + 7 * kMs}}},
+              second)}};
+  report.measured = measure(report.schedule, report.timelines);
+  return report;
+}
+
+TEST(StepReport, AReportOfTwoHostsIsRight) {
+  const StepReport report = two_host_report({.ns = 3'600'000 * kMs});
+  EXPECT_NEAR(report.measured.makespan, 0.012, 1e-9);
+  EXPECT_NEAR(report.measured.idle[1], 0.008, 1e-9);
+  ActionCosts costs;
+  costs.add(report);
+  ASSERT_EQ(costs.links().size(), 2U);
+  EXPECT_NEAR(costs.links()[0].latency, 0.001, 1e-9);
+  // Without the offset, the step would seem to have taken an hour.
+  EXPECT_GT(two_host_report({}).measured.makespan, 3000);
+}
+
+TEST(StepReport, ShiftsTheHalvesOfAnOverlapToo) {
+  ActionTime one{Action::overlap({0, 1}, {1, 0}), 10, 20};
+  one.forward = {10, 15};
+  one.backward = {11, 20};
+  const ActionTime plain{Action(ActionKind::Forward, 0, 0), 1, 2};
+  const Timeline moved =
+      shifted({.start_ns = 1, .end_ns = 20, .actions = {plain, one}}, {.ns = 100});
+  EXPECT_EQ(moved.start_ns, 101);
+  EXPECT_EQ(moved.end_ns, 120);
+  EXPECT_EQ(moved.actions[1].forward, (Interval{110, 115}));
+  EXPECT_EQ(moved.actions[1].backward, (Interval{111, 120}));
+  // What is not known stays so.
+  EXPECT_FALSE(moved.actions[0].has_halves());
 }
 
 }  // namespace

@@ -17,6 +17,7 @@ PLAIN_TOOLS = ("bash env dirname readlink mkdir rm cat grep tee tail tr awk floc
 PACKAGES = ("g++ cmake ninja-build ccache libgtest-dev nlohmann-json3-dev libcli11-dev "
             "libtomlplusplus-dev libopenmpi-dev openmpi-bin libssl-dev "
             "clang-format-14 python3 python3-venv").split()
+FUZZ_PACKAGES = ["clang-14", "libclang-rt-14-dev"]
 
 # Each fake writes its call to $BOX/calls, one line a call.
 LOG_CALL = 'echo "${0##*/} $*" >>"$BOX/calls"\n'
@@ -46,9 +47,9 @@ FAKES = {
         fi\n""",
     "cmake": LOG_CALL + """
         if [[ $* == *--preset* ]]; then
-          echo "TRIREME_TORCH:PATH=${!##-DTRIREME_TORCH=}" >build/release/CMakeCache.txt
-          echo "CMAKE_HOME_DIRECTORY:INTERNAL=$PWD" >>build/release/CMakeCache.txt
-          echo >build/release/build.ninja
+          echo "TRIREME_TORCH:PATH=${!##-DTRIREME_TORCH=}" >build/$3/CMakeCache.txt
+          echo "CMAKE_HOME_DIRECTORY:INTERNAL=$PWD" >>build/$3/CMakeCache.txt
+          echo >build/$3/build.ninja
           exit
         fi
         for i in {1..40}; do echo "[$i/40] Building file_$i"; done
@@ -58,6 +59,7 @@ FAKES = {
         cat "$BOX/program" >build/release/bin/trireme
         chmod +x build/release/bin/trireme\n""",
     "ctest": LOG_CALL + """
+        if [[ $* == *build/fuzz* ]]; then exit "${FAKE_FUZZ-0}"; fi
         while [[ $1 != --output-junit ]]; do shift; done
         echo '<testsuite tests="9" skipped="3">' >"$2"
         exit "${FAKE_CTEST-0}"\n""",
@@ -111,7 +113,7 @@ class Box(unittest.TestCase):
         self.tree.mkdir()
         shutil.copy(SCRIPT, self.tree / "trireme")
         (self.tree / "CMakePresets.json").write_text("{}")
-        (self.box / "installed").write_text("\n".join(PACKAGES) + "\n")
+        (self.box / "installed").write_text("\n".join(PACKAGES + FUZZ_PACKAGES) + "\n")
         (self.box / "pip_version").write_text("25.3")
         (self.box / "venv_python").write_text("#!/usr/bin/env bash\n" + VENV_PYTHON)
         (self.box / "program").write_text("#!/usr/bin/env bash\n" + PROGRAM)
@@ -146,7 +148,7 @@ class Box(unittest.TestCase):
 
 class TriremeScript(Box):
     def uninstall(self, *packages):
-        left = [package for package in PACKAGES if package not in packages]
+        left = [package for package in PACKAGES + FUZZ_PACKAGES if package not in packages]
         (self.box / "installed").write_text("\n".join(left) + "\n")
 
     # -- words
@@ -192,6 +194,30 @@ class TriremeScript(Box):
         self.assertEqual(code, 1)
         self.assertIn("Skipped tests: 3\n", output)
 
+    def test_test_runs_the_fuzzers_of_net_too(self):
+        (self.bin / "clang++-14").symlink_to(shutil.which("true"))
+        for fuzz, tests, expected in (("0", "0", 0), ("8", "0", 1), ("0", "8", 1)):
+            (self.box / "calls").unlink(missing_ok=True)
+            code, output, errors = self.run_script("test", FAKE_FUZZ=fuzz, FAKE_CTEST=tests)
+            self.assertEqual(code, expected)
+            self.assertTrue(self.calls("cmake --build build/fuzz")[0].endswith(" --target fuzz_net"))
+            fuzzers, _ = self.calls("ctest")  # one that fails hides none of the other
+            self.assertIn("/build/fuzz --output-on-failure -j2 --no-tests=error -L net", fuzzers)
+            self.assertNotIn("skipped: the fuzzers", errors)
+
+    def test_narrowed_tests_run_no_fuzzers(self):
+        (self.bin / "clang++-14").symlink_to(shutil.which("true"))
+        self.assertEqual(self.run_script("test", "-R", "net")[0], 0)
+        self.assertEqual(len(self.calls("ctest")), 1)
+        self.assertEqual(self.calls("cmake --build build/fuzz"), [])
+
+    def test_without_clang_the_fuzzers_are_skipped_aloud(self):
+        code, _, errors = self.run_script("test")
+        self.assertEqual(code, 0)
+        self.assertEqual(len(self.calls("ctest")), 1)
+        self.assertIn("skipped: the fuzzers of net, which need clang++-14 (Debian: clang-14 "
+                      "libclang-rt-14-dev)\n", errors)
+
     # -- system packages
 
     def test_only_missing_packages_are_installed_by_one_call_that_removes_nothing(self):
@@ -214,10 +240,14 @@ class TriremeScript(Box):
                       "--no-remove cmake\n", errors)
         self.assertEqual(self.calls(), [])
 
-    def test_check_asks_for_more(self):
-        code, _, errors = self.run_script("check", FAKE_UID="1000")
-        self.assertEqual(code, 2)
-        self.assertIn("--no-remove clang-14 libclang-rt-14-dev\n", errors)
+    def test_only_test_and_check_ask_for_clang(self):
+        self.uninstall(*FUZZ_PACKAGES)
+        for word in ("test", "check"):
+            code, _, errors = self.run_script(word, FAKE_UID="1000")
+            self.assertEqual(code, 2)
+            self.assertIn("--no-remove clang-14 libclang-rt-14-dev\n", errors)
+        for word in ("train", "bench", "doctor"):
+            self.assertEqual(self.run_script(word, FAKE_UID="1000")[0], 0)
 
     def test_elsewhere_than_on_debian_the_tools_are_enough(self):
         (self.bin / "dpkg-query").unlink()

@@ -21,6 +21,7 @@ TEST(TrainingReport, CostsAreThoseOfTheChoice) {
       .layout = make_layout({.pp = 2}, {.microbatches = 2}, layers, "1F1B"),
       .layers = layers,
       .measured = true,
+      .message_bytes = 64,
       .links = {{.from = 0, .to = 1, .latency = 0.5}}};
   pipe::StepReport step{
       .schedule = choice.layout.schedule,
@@ -34,6 +35,7 @@ TEST(TrainingReport, CostsAreThoseOfTheChoice) {
   EXPECT_EQ(costs.stages[0].forward, 2);
   ASSERT_EQ(costs.links.size(), 1U);
   EXPECT_EQ(costs.links[0].latency, 0.5);
+  EXPECT_EQ(costs.message_bytes, 64);
   // Where nothing was measured before, the step itself tells.
   choice.measured = false;
   const sched::Costs own = costs_of(choice, step);

@@ -8,7 +8,6 @@
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/variable.h>
 
-#include "trireme/bench/measure.h"
 #include "trireme/core/error.h"
 
 namespace trireme::bench {
@@ -96,8 +95,7 @@ const std::vector<GraphCase>& graph_cases() {
   static const std::vector<GraphCase> cases{
       {.kind = "small", .name = "501 small nodes"},
       {.kind = "views", .name = "501 views"},
-      // Nearly all of it is products, the same on both sides: as fast, within the
-      // noise.
+      // Nearly all of it is products, the same on both sides.
       {.kind = "mlp", .name = "MLP, d 512, batch 256", .repetitions = 10},
       {.kind = "wide", .name = "500 leaves"},
       {.kind = "deep", .name = "chain of 5001 nodes", .repetitions = 20}};
@@ -145,11 +143,8 @@ std::vector<Record> measure_executor(const GraphRound& round, int rounds) {
         .name = text("executor, ", one.name, ": ours beside torch's engine"),
         .goal = one.goal};
     std::cerr << "bench pipe: " << record.name << std::endl;
-    measure_in_turn(
-        record,
-        [&] { return round(one, true); },
-        [&] { return round(one, false); },
-        {.rounds = rounds});
+    for (int i = 0; i < rounds; ++i)
+      round(one, record);
     records.push_back(std::move(record));
   }
   return records;

@@ -42,9 +42,9 @@ class GraphBackward {
   autograd::Executor executor_;
 };
 
-/// The times of one round in microseconds, by our executor or by torch's engine.
-using GraphRound = std::function<std::vector<double>(const GraphCase& one, bool ours)>;
-/// A record a case; both sides take turns.
+/// Adds one round of a case to its record, both sides in turn.
+using GraphRound = std::function<void(const GraphCase& one, Record& record)>;
+/// A record a case.
 std::vector<Record> measure_executor(const GraphRound& round, int rounds);
 
 }  // namespace trireme::bench

@@ -51,6 +51,16 @@ struct Sides {
   Side ours;
   Side torch;
 
+  /// A round of two things that our ranks do in turn.
+  void measure_both(const PipeJob& job, Record& record) {
+    const std::vector<double> times = ours.times(job);
+    std::vector<double> sides[2];
+    for (size_t i = 0; i < times.size(); ++i)
+      sides[i % 2].push_back(times[i]);
+    record.ours.add_round(sides[0]);
+    record.peer.add_round(sides[1]);
+  }
+
   void measure(const PipeJob& job, Samples& samples) {
     samples.add_round(ours.times(job));
   }
@@ -196,20 +206,18 @@ std::vector<Record> measure_backwards(Sides& sides, int rounds) {
       {.name = "backward, block: with a forward at once beside in turn", .goal = 1.4}};
   PipeModel block = kBlocks;
   block.layers = 1;
-  const PipeJob jobs[][2] = {
-      {{.op = "split", .model = block}, {.op = "fused", .model = block}},
-      {{.op = "split", .model = kNorms}, {.op = "fused", .model = kNorms}},
-      {{.op = "split", .model = kNorms}, {.op = "engine", .model = kNorms}},
-      {{.op = "overlap", .model = block}, {.op = "forward_backward", .model = block}}};
+  const PipeJob jobs[] = {
+      {.op = "split_fused", .model = block},
+      {.op = "split_fused", .model = kNorms},
+      {.op = "split_engine", .model = kNorms},
+      {.op = "overlap", .model = block}};
   for (size_t i = 0; i < records.size(); ++i) {
     std::cerr << "bench pipe: " << records[i].name << std::endl;
     for (int round = 0; round < rounds; ++round) {
-      PipeJob job = jobs[i][0];
+      PipeJob job = jobs[i];
       job.repetitions = job.model.layer == "norm" ? 200 : 20;
       job.warm_up = 5;
-      sides.measure(job, records[i].ours);
-      job.op = jobs[i][1].op;
-      sides.measure(job, records[i].peer);
+      sides.measure_both(job, records[i]);
     }
   }
   return records;
@@ -270,7 +278,7 @@ namespace {
 /// The small layers, and what it takes to time their actions.
 PipeTimes measure_linears(Sides& sides, int rounds) {
   const std::vector<std::string> schedules{"1F1B", "Interleaved1F1B"};
-  PipeTimes times = measure_model(sides, kLinears, schedules, 2 * rounds, 20, false);
+  PipeTimes times = measure_model(sides, kLinears, schedules, 4 * rounds, 20, false);
   for (int round = 0; round < 2 * rounds; ++round)
     for (const std::string& schedule : schedules)
       sides.measure(
@@ -285,12 +293,13 @@ PipeTimes measure_linears(Sides& sides, int rounds) {
 
 std::vector<Record> measure_graphs(Sides& sides, int rounds) {
   return measure_executor(
-      [&](const GraphCase& one, bool ours) {
-        return sides.ours.times(
-            {.op = ours ? "graph" : "graph_engine",
+      [&](const GraphCase& one, Record& record) {
+        sides.measure_both(
+            {.op = "graph",
              .model = {.layer = one.kind},
              .warm_up = 3,
-             .repetitions = one.repetitions});
+             .repetitions = one.repetitions},
+            record);
       },
       rounds);
 }

@@ -15,6 +15,7 @@
 #include "trireme/bench/protocol.h"
 #include "trireme/comm/collectives.h"
 #include "trireme/comm/init.h"
+#include "trireme/core/clock.h"
 #include "trireme/core/error.h"
 #include "trireme/memory/account.h"
 #include "trireme/memory/caching_allocator.h"
@@ -113,10 +114,18 @@ double note_again(const pipe::Timeline& step, pipe::Timeline& again) {
   again.actions.clear();
   const auto start = Clock::now();
   for (const pipe::ActionTime& one : step.actions) {
-    const int64_t begin = pipe::now_ns();
+    const int64_t begin = now_ns();
     pipe::note_end(again, one.action, begin, account.live());
   }
   return since(start);
+}
+
+/// How long a message is on its way from the first rank to the second.
+double travel(const sched::Costs& costs) {
+  if (costs.links.empty())
+    return 0;
+  const sched::Link& first = costs.links.front();
+  return first.latency + costs.message_bytes / first.bandwidth;
 }
 
 std::vector<int> owners_for(const std::string& schedule, int ranks) {
@@ -166,19 +175,32 @@ std::vector<double> PipeWorker::work_alone(
   return row;
 }
 
+/// The same for two things that take turns.
+std::vector<double> PipeWorker::work_in_turn(
+    const PipeJob& job, const std::function<double(bool first)>& once) {
+  PipeJob both = job;
+  both.warm_up *= 2;
+  both.repetitions *= 2;
+  return work_alone(both, [&once, first = false]() mutable {
+    first = !first;
+    return once(first);
+  });
+}
+
 std::vector<double> PipeWorker::work(const PipeJob& job) {
   std::vector<double> row;
-  if (job.op == "graph" || job.op == "graph_engine") {
+  if (job.op == "graph") {
     GraphBackward graph(job.model.layer);
-    return work_alone(job, [&] { return graph.run(job.op == "graph"); });
+    return work_in_turn(job, [&](bool ours) { return graph.run(ours); });
   }
   if (job.op != "step" && job.op != "profile" && job.op != "timing") {
     WholeModel whole(job.model);
-    return work_alone(job, [&] {
-      return job.op == "overlap" || job.op == "forward_backward"
-                 ? whole.forward_and_backward(job.op == "overlap")
-                 : whole.backward(job.op);
-    });
+    if (job.op == "overlap")
+      return work_in_turn(
+          job, [&](bool at_once) { return whole.forward_and_backward(at_once); });
+    const std::string other = job.op == "split_engine" ? "engine" : "fused";
+    return work_in_turn(
+        job, [&](bool split) { return whole.backward(split ? "split" : other); });
   }
   const bool takes_part = !job.schedule.empty() || world_.rank() == 0;
   PipeJob same = job;
@@ -200,7 +222,7 @@ std::vector<double> PipeWorker::work(const PipeJob& job) {
       row.insert(
           row.end(),
           {stage.forward, stage.input_grad, stage.weight_grad, stage.backward});
-    row.push_back(costs.costs.links.empty() ? 0 : costs.costs.links.front().latency);
+    row.push_back(travel(costs.costs));
     return row;
   }
   if (job.op == "timing") {

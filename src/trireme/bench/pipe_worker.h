@@ -14,12 +14,14 @@ namespace trireme::bench {
 /// What a worker of `bench pipe` has to do. bench/peers/pipe.py reads the same.
 struct PipeJob {
   /// "step": times of whole steps. "profile": the costs of the stages (see
-  /// CostRow). "fused", "split" and "engine": times of backwards of the whole model on
-  /// rank 0, by our executor at once, by our executor in two halves, and by torch's
-  /// engine. "forward_backward" and "overlap": a forward and a backward of two
-  /// microbatches, one after the other and both at once. "graph" and "graph_engine":
-  /// times of backwards of the graph that model.layer names, on rank 0, by our executor
-  /// and by torch's engine. "timing": what it takes to time the actions of a step.
+  /// kCostsPerStage). "timing": what it takes to time the actions of a step. All others
+  /// time two things on rank 0, which take turns, so that whatever disturbs one does so
+  /// to the other as well; the answer has a time of the first and one of the second,
+  /// again and again. "split_fused" and "split_engine": a backward of the whole model by
+  /// our executor in two halves, and by our executor at once or by torch's engine.
+  /// "overlap": a forward and a backward of two microbatches, both at once, and one
+  /// after the other. "graph": a backward of the graph that model.layer names, by our
+  /// executor and by torch's engine.
   std::string op = "step";
   PipeModel model;
   /// Empty: one process, rank 0, does it all.
@@ -33,7 +35,7 @@ std::string to_line(const PipeJob& job);
 PipeJob parse_pipe_job(const std::string& line);
 
 /// The costs of one stage in an answer to "profile", in seconds, one after the other;
-/// the latency of the links stands after the last one.
+/// the time that a message travels stands after the last one.
 inline constexpr size_t kCostsPerStage = 4;  // F, I, W, B
 
 /// One rank's work, until there are no more jobs.
@@ -48,6 +50,8 @@ class PipeWorker {
   struct Prepared;
   std::vector<double> work_alone(
       const PipeJob& job, const std::function<double()>& once);
+  std::vector<double> work_in_turn(
+      const PipeJob& job, const std::function<double(bool first)>& once);
   comm::Group world_;
   /// This rank alone.
   comm::Group alone_;

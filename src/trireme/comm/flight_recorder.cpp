@@ -12,15 +12,12 @@
 #include <nlohmann/json.hpp>
 
 #include "trireme/comm/collective.h"
+#include "trireme/core/clock.h"
 #include "trireme/core/error.h"
 #include "trireme/core/log.h"
 
 namespace trireme::comm {
 namespace {
-
-int64_t now_ns() {
-  return std::chrono::steady_clock::now().time_since_epoch().count();
-}
 
 constexpr std::array kEntryNames = {"collective", "send", "receive"};
 constexpr std::array kStateNames = {"empty", "started", "done", "failed"};

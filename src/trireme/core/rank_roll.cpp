@@ -15,10 +15,11 @@ namespace trireme {
 
 // One byte a rank follows.
 struct RankRoll::Page {
-  static constexpr uint64_t kMagic = 0x4c4c4f5249525431;  // "1TRIROLL"
+  static constexpr uint64_t kMagic = 0x4c4c4f5249525432;  // "2TRIROLL"
   uint64_t magic = kMagic;
   char job[40] = {};
   int32_t ranks = 0;
+  std::atomic<int32_t> first_ended{kNobody};
 
   std::atomic<uint8_t>& ended(int rank) {
     return reinterpret_cast<std::atomic<uint8_t>*>(this + 1)[rank];
@@ -80,13 +81,21 @@ std::string RankRoll::path() const {
 }
 
 void RankRoll::set_ended(int rank) {
-  if (fd_ && rank >= 0 && rank < page_->ranks)
-    page_->ended(rank).store(1, std::memory_order_release);
+  if (!fd_ || rank < 0 || rank >= page_->ranks)
+    return;
+  // First: who sees that a rank has ended sees also whether it was the first.
+  int32_t nobody = kNobody;
+  page_->first_ended.compare_exchange_strong(nobody, rank, std::memory_order_release);
+  page_->ended(rank).store(1, std::memory_order_release);
 }
 
 bool RankRoll::has_ended(int rank) const {
   return page_ && rank >= 0 && rank < page_->ranks &&
          page_->ended(rank).load(std::memory_order_acquire) != 0;
+}
+
+int RankRoll::first_ended() const {
+  return page_ ? page_->first_ended.load(std::memory_order_acquire) : kNobody;
 }
 
 }  // namespace trireme

@@ -18,6 +18,7 @@ class RankRoll {
  public:
   /// The variable in which ranks find the launcher's roll.
   static constexpr const char* kVariable = "TRIREME_RANK_ROLL";
+  static constexpr int kNobody = -1;
 
   /// Knows of nobody.
   RankRoll() = default;
@@ -33,6 +34,9 @@ class RankRoll {
   std::string path() const;
   void set_ended(int rank);
   bool has_ended(int rank) const;
+  /// The rank that was the first to end, or kNobody: those that follow may have ended
+  /// because of it.
+  int first_ended() const;
 
  private:
   struct Page;

@@ -1,18 +1,12 @@
 // What a reduction took, and when.
 #pragma once
 #include <algorithm>
-#include <chrono>
 #include <cstdint>
 #include <vector>
 
-namespace trireme::dp {
+#include "trireme/core/clock.h"
 
-/// Nanoseconds of a clock that all ranks of a host share.
-inline int64_t now_ns() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(
-             std::chrono::steady_clock::now().time_since_epoch())
-      .count();
-}
+namespace trireme::dp {
 
 /// The way of one bucket.
 struct BucketTime {

@@ -26,6 +26,16 @@ Json slice(
       {"dur", static_cast<double>(std::max<int64_t>(0, end_ns - start_ns)) / 1e3}};
 }
 
+/// The same round by the clock of the first rank.
+RoundStats shifted(RoundStats round, const comm::ClockOffset& clock) {
+  for (int64_t* time : {&round.start_ns, &round.backward_end_ns, &round.end_ns})
+    *time += clock.ns;
+  for (BucketTime& bucket : round.buckets)
+    for (int64_t* time : {&bucket.ready_ns, &bucket.start_ns, &bucket.end_ns})
+      *time += clock.ns;
+  return round;
+}
+
 Json track_name(int rank, int track, const std::string& name) {
   return {
       {"name", "thread_name"},
@@ -37,7 +47,8 @@ Json track_name(int rank, int track, const std::string& name) {
 
 }  // namespace
 
-std::string to_chrome_trace(const std::vector<RoundStats>& rounds, int rank) {
+std::string to_chrome_trace(
+    const std::vector<RoundStats>& rounds, int rank, const comm::ClockOffset& clock) {
   enum Track { Backward, Waits, Reductions };
   Json events = Json::array(
       {{{"name", "process_name"},
@@ -47,7 +58,8 @@ std::string to_chrome_trace(const std::vector<RoundStats>& rounds, int rank) {
        track_name(rank, Backward, "backward"),
        track_name(rank, Waits, "buckets that are full"),
        track_name(rank, Reductions, "reductions")});
-  for (const RoundStats& round : rounds) {
+  for (const RoundStats& each : rounds) {
+    const RoundStats round = shifted(each, clock);
     events.push_back(slice(
         text("backward ", round.round),
         rank,

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "trireme/comm/clock_offset.h"
 #include "trireme/comm/group.h"
 #include "trireme/dp/replica.h"
 #include "trireme/dp/round_stats.h"
@@ -12,7 +13,12 @@ namespace trireme::dp {
 
 /// Rounds as a Chrome trace for Perfetto: a track with the backward of each round, and
 /// one with the way of each bucket, from its last gradient to the end of its reduction.
-std::string to_chrome_trace(const std::vector<RoundStats>& rounds, int rank);
+/// Ranks on several hosts give their clocks (comm::measure_offset(), Pipeline::clock()),
+/// so that all of it, and the traces of pipelines, can be laid one below the other.
+std::string to_chrome_trace(
+    const std::vector<RoundStats>& rounds,
+    int rank,
+    const comm::ClockOffset& clock = {});
 
 /// One rank's last round, in nanoseconds.
 struct RankTimes {

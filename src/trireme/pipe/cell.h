@@ -23,8 +23,8 @@ struct Cell {
 
   /// How many tensors came by each edge in, so that their gradients find back.
   std::vector<size_t> input_counts;
-  /// The leaves among the inputs that want a gradient, and which input each is. They
-  /// keep the inputs alive for the backward.
+  /// Where the histories of those inputs begin that want a gradient, and which input
+  /// each is.
   std::vector<autograd::NodePtr> leaves;
   std::vector<size_t> leaf_inputs;
 

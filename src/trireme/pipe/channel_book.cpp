@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
+#include "trireme/comm/clock_offset.h"
 #include "trireme/comm/collective.h"
 #include "trireme/core/error.h"
-#include "trireme/pipe/clock_offset.h"
 
 namespace trireme::pipe {
 namespace {
@@ -28,16 +28,22 @@ int tag_of(const sched::Schedule& schedule, const sched::Channel& c) {
     TRIREME_ASSERT(found != edges.end());
     kind = 1 + static_cast<int>(found - edges.begin());
   }
-  return kClockTag + 1 + 2 * kind + (c.forward ? 0 : 1);
+  // Clocks and links are measured over the lowest.
+  return comm::kClockTag + 1 + 2 * kind + (c.forward ? 0 : 1);
 }
 
 }  // namespace
 
+int64_t bytes_of(const comm::Message& message) {
+  int64_t bytes = 0;
+  for (const at::Tensor& tensor : message.tensors)
+    bytes += tensor.defined() ? static_cast<int64_t>(tensor.nbytes()) : 0;
+  return bytes;
+}
+
 void StepChannel::send(const comm::Message& message) const {
   if (bytes_ > 0) {
-    int64_t size = 0;
-    for (const at::Tensor& tensor : message.tensors)
-      size += tensor.defined() ? static_cast<int64_t>(tensor.nbytes()) : 0;
+    const int64_t size = bytes_of(message);
     if (size > bytes_ / most_held_)
       throw InvalidArgument(text(
           "[pipe] expected messages of up to ",

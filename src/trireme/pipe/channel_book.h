@@ -12,6 +12,9 @@
 
 namespace trireme::pipe {
 
+/// What the tensors of a message take.
+int64_t bytes_of(const comm::Message& message);
+
 /// One end of a channel in a step.
 class StepChannel {
  public:

@@ -8,13 +8,13 @@
 #include <ATen/core/grad_mode.h>
 
 #include "trireme/comm/agree.h"
+#include "trireme/comm/clock_offset.h"
 #include "trireme/comm/collective.h"
 #include "trireme/comm/collectives.h"
+#include "trireme/comm/rank_hosts.h"
 #include "trireme/core/error.h"
 #include "trireme/memory/account.h"
 #include "trireme/pipe/channel_book.h"
-#include "trireme/pipe/clock_offset.h"
-#include "trireme/pipe/core_share.h"
 #include "trireme/pipe/failure.h"
 #include "trireme/pipe/named_tensors.h"
 #include "trireme/pipe/stage_owners.h"
@@ -129,8 +129,8 @@ struct Pipeline::Impl {
   memory::MemoryAccount account;
   bool overlap_at_once = false;
   /// Where the ranks run, and how this one's clock differs from the first one's.
-  std::vector<RankCores> cores;
-  ClockOffset clock;
+  std::vector<comm::RankHost> hosts;
+  comm::ClockOffset clock;
   /// What the others hear of a step that has failed.
   std::string failure;
   /// In this group; and those that random numbers go by.
@@ -161,11 +161,11 @@ void Pipeline::Impl::join(const comm::Group& outer, const std::vector<Stage>& st
         options.sync ? options.sync->gradient_dtype() : std::nullopt);
   if (options.sync)
     options.sync->leave_to_finish(tied ? tied->leaves() : std::vector<at::Tensor>());
-  cores = gather_cores(group, own_cores());
-  clock = measure_offset(group, cores);
+  hosts = comm::gather_hosts(group, comm::own_host());
+  clock = comm::measure_offset(group, hosts);
   overlap_at_once =
       options.overlap == OverlapMode::AtOnce ||
-      (options.overlap == OverlapMode::Auto && cores_per_rank(cores) >= 2);
+      (options.overlap == OverlapMode::Auto && comm::cores_per_rank(hosts) >= 2);
   steps = 0;
   failed = false;
 }
@@ -468,7 +468,7 @@ StepReport Pipeline::report(const std::optional<sched::Costs>& costs) const {
         "[pipe] expected a step to report on, got none yet; call step() first");
   StepReport report{.schedule = impl_->last->schedule};
   // Clocks drift, so this is asked anew.
-  impl_->clock = measure_offset(impl_->group, impl_->cores);
+  impl_->clock = comm::measure_offset(impl_->group, impl_->hosts);
   for (RankRecord& record : gather_records(
            impl_->group,
            {.timeline = shifted(timeline(), impl_->clock),
@@ -481,6 +481,14 @@ StepReport Pipeline::report(const std::optional<sched::Costs>& costs) const {
   if (costs)
     report.predict(*costs);
   return report;
+}
+
+const comm::ClockOffset& Pipeline::clock() const {
+  return impl_->clock;
+}
+
+const std::vector<comm::RankHost>& Pipeline::hosts() const {
+  return impl_->hosts;
 }
 
 const comm::Group& Pipeline::group() const {

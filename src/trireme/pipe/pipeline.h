@@ -8,7 +8,9 @@
 #include <vector>
 
 #include "trireme/autograd/gradient_sync.h"
+#include "trireme/comm/clock_offset.h"
 #include "trireme/comm/group.h"
+#include "trireme/comm/rank_hosts.h"
 #include "trireme/pipe/links.h"
 #include "trireme/pipe/microbatches.h"
 #include "trireme/pipe/report.h"
@@ -199,6 +201,12 @@ class Pipeline {
   /// The last step as all ranks saw it, and as the simulator sees it with these costs.
   /// Collective.
   StepReport report(const std::optional<sched::Costs>& costs = {}) const;
+
+  /// What to add to this rank's times to get those of the first rank, as it was when
+  /// the pipeline was made or last reported: for what is drawn beside its reports.
+  const comm::ClockOffset& clock() const;
+  /// Where the ranks run.
+  const std::vector<comm::RankHost>& hosts() const;
 
   const comm::Group& group() const;
   const PipelineOptions& options() const;

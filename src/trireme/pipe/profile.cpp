@@ -1,6 +1,8 @@
 #include "trireme/pipe/profile.h"
 
 #include <algorithm>
+#include <map>
+#include <utility>
 
 #include <ATen/Functions.h>
 #include <c10/core/GradMode.h>
@@ -8,6 +10,7 @@
 #include "trireme/comm/collectives.h"
 #include "trireme/core/error.h"
 #include "trireme/pipe/action_costs.h"
+#include "trireme/pipe/measure_links.h"
 #include "trireme/pipe/program.h"
 #include "trireme/pipe/step_data.h"
 #include "trireme/sched/index.h"
@@ -85,6 +88,27 @@ std::vector<double> share_weight_bytes(const Pipeline& pipeline) {
   return {values, values + stages};
 }
 
+/// Of the largest message that any rank has sent.
+int64_t largest_message(const Pipeline& pipeline) {
+  at::Tensor bytes = at::full({1}, pipeline.timeline().message_bytes, at::kLong);
+  comm::all_reduce(pipeline.group(), bytes, {.op = comm::ReduceOp::Max});
+  return bytes.item<int64_t>();
+}
+
+/// What was seen in steps has been on its way with all that a message does there: it
+/// takes the place of what was measured without.
+void put_seen(
+    std::vector<sched::Link>& links,
+    const std::vector<sched::Link>& seen,
+    double message_bytes) {
+  std::map<std::pair<int, int>, double> travel;
+  for (const sched::Link& link : seen)
+    travel[{link.from, link.to}] = link.latency;
+  for (sched::Link& link : links)
+    if (const auto found = travel.find({link.from, link.to}); found != travel.end())
+      link.latency = std::max(0.0, found->second - message_bytes / link.bandwidth);
+}
+
 }  // namespace
 
 sched::Schedule profile_schedule(
@@ -131,7 +155,10 @@ sched::CostFile profile(
   file.costs.stages.clear();
   for (int stage = 0; stage < static_cast<int>(owners.size()); ++stage)
     file.costs.stages.push_back(measured.of_stage(stage, weight_bytes[index(stage)]));
-  file.costs.links = measured.links();
+  const int64_t message_bytes = largest_message(pipeline);
+  file.costs.message_bytes = static_cast<double>(message_bytes);
+  file.costs.links = measure_links(pipeline.group(), pipeline.hosts(), message_bytes);
+  put_seen(file.costs.links, measured.links(), file.costs.message_bytes);
   return file;
 }
 

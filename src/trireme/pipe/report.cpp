@@ -6,8 +6,8 @@
 #include <cstdio>
 #include <limits>
 
+#include "trireme/comm/gather_rows.h"
 #include "trireme/core/error.h"
-#include "trireme/pipe/gather_rows.h"
 #include "trireme/pipe/program.h"
 #include "trireme/sched/draw.h"
 #include "trireme/sched/index.h"
@@ -110,6 +110,21 @@ sched::Simulation measure(
   return result;
 }
 
+Timeline shifted(Timeline timeline, const comm::ClockOffset& offset) {
+  timeline.start_ns += offset.ns;
+  timeline.end_ns += offset.ns;
+  for (ActionTime& one : timeline.actions) {
+    one.start_ns += offset.ns;
+    one.end_ns += offset.ns;
+    for (Interval* half : {&one.forward, &one.backward})
+      if (half->end_ns != 0) {
+        half->start_ns += offset.ns;
+        half->end_ns += offset.ns;
+      }
+  }
+  return timeline;
+}
+
 void StepReport::predict(const sched::Costs& costs) {
   predicted = sched::simulate(schedule, {.costs = costs, .details = true});
   // What was measured is without the weights, which were there before, but with the
@@ -130,7 +145,7 @@ std::vector<RankRecord> gather_records(
     for (const int64_t number : to_row(one))
       numbers.push_back(number);
   std::vector<RankRecord> records;
-  for (const std::vector<int64_t>& row : gather_rows(group, numbers)) {
+  for (const std::vector<int64_t>& row : comm::gather_rows(group, numbers)) {
     RankRecord record{
         .timeline = {.start_ns = row[1], .end_ns = row[2]}, .peak_bytes = row[0]};
     for (size_t i = 3; i < row.size(); i += kRow)

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "trireme/comm/clock_offset.h"
 #include "trireme/comm/group.h"
 #include "trireme/pipe/stage_splits.h"
 #include "trireme/pipe/timeline.h"
@@ -38,6 +39,9 @@ struct StepReport {
   /// Simulates the schedule with these costs.
   void predict(const sched::Costs& costs);
 };
+
+/// The same timeline by the clock of the group's first rank.
+Timeline shifted(Timeline timeline, const comm::ClockOffset& offset);
 
 /// What the ranks have done, as a simulation: the computations only, from the first
 /// start on. An overlap stands there as its two halves.

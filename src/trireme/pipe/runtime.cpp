@@ -68,6 +68,7 @@ void Runtime::run(
   for (autograd::SplitCounts& counts : splits_)
     counts.clear();
   timeline_.actions.clear();
+  timeline_.message_bytes = 0;
   timeline_.actions.reserve(list.size());
   timeline_.start_ns = now_ns();
   for (position_ = 0; position_ < static_cast<int>(list.size()); ++position_) {

@@ -27,22 +27,24 @@ at::Tensor without_history(const at::Tensor& tensor) {
   return tensor.detach().set_requires_grad(tensor.requires_grad());
 }
 
-/// Between a stage's input and what it computes from it.
+/// Where the history of a stage's input begins. A leaf would do as well, but could not
+/// be changed in place. The executor takes the gradient and does not call it.
 class StageInput : public autograd::Node {
  public:
   using Node::Node;
   std::string name() const override { return "trireme::StageInput"; }
-  autograd::variable_list apply(autograd::variable_list&& gradients) override {
-    return std::move(gradients);
-  }
+  autograd::variable_list apply(autograd::variable_list&&) override { return {}; }
 };
 
-/// The same memory with a node of its own, since a leaf could not be changed in place.
-at::Tensor behind(const at::Tensor& leaf) {
-  at::Tensor input = leaf.detach();
+/// The tensor, or another over its memory if somebody else has it, with such a history.
+at::Tensor begin_history(at::Tensor tensor) {
+  if (tensor.use_count() == 1 && tensor.is_leaf())
+    tensor.set_requires_grad(false);
+  else
+    tensor = tensor.detach();
   torch::autograd::create_gradient_edge(
-      input, autograd::make_node<StageInput>(autograd::edge_list{gradient_edge(leaf)}));
-  return input;
+      tensor, autograd::make_node<StageInput>(autograd::edge_list()));
+  return tensor;
 }
 
 }  // namespace
@@ -135,9 +137,9 @@ void Runtime::keep_auxiliary(int stage, int microbatch, Tensors losses) {
 
 void Runtime::hand_in(Cell& here, at::Tensor tensor, Tensors& inputs) const {
   if (program_->trains && tensor.defined() && tensor.requires_grad()) {
+    tensor = begin_history(std::move(tensor));
     here.leaves.push_back(gradient_edge(tensor).function);
     here.leaf_inputs.push_back(inputs.size());
-    tensor = behind(tensor);
   }
   inputs.push_back(std::move(tensor));
 }

@@ -1,4 +1,5 @@
 // What a rank sends and receives; the rest of Runtime is in runtime.cpp.
+#include <algorithm>
 #include <cstring>
 
 #include "trireme/core/error.h"
@@ -122,6 +123,7 @@ void Runtime::send(const Action& action) {
       message.tensors =
           gradients_for(stage, microbatch, links_.in_edge(stage, use.other));
     }
+    timeline_.message_bytes = std::max(timeline_.message_bytes, bytes_of(message));
     channels_[index(use.channel)]->send(message);
   }
   // What has left is needed no more; the gradient edge is enough.

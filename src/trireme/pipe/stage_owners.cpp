@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "trireme/comm/collective.h"
+#include "trireme/comm/gather_rows.h"
 #include "trireme/core/error.h"
-#include "trireme/pipe/gather_rows.h"
 #include "trireme/pipe/tied.h"
 #include "trireme/sched/auto.h"
 #include "trireme/sched/generate.h"
@@ -19,7 +19,7 @@ std::vector<int> find_owners(
   std::vector<int64_t> mine;
   for (const Stage& stage : stages)
     mine.push_back(stage.index);
-  return check_owners(gather_rows(group, mine), group.members());
+  return check_owners(comm::gather_rows(group, mine), group.members());
 }
 
 std::vector<int> check_owners(
@@ -81,7 +81,7 @@ std::vector<StageSkips> gather_skips(
       add(stage.index, false, name);
   }
   std::vector<StageSkips> all(stage_count);
-  for (const std::vector<int64_t>& row : gather_rows(group, mine))
+  for (const std::vector<int64_t>& row : comm::gather_rows(group, mine))
     for (size_t at = 0; at < row.size();) {
       StageSkips& stage = all[index(row[at])];
       std::vector<std::string>& names = row[at + 1] != 0 ? stage.saved : stage.taken;

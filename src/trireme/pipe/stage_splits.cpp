@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
+#include "trireme/comm/gather_rows.h"
 #include "trireme/core/error.h"
-#include "trireme/pipe/gather_rows.h"
 #include "trireme/pipe/runtime.h"
 #include "trireme/sched/index.h"
 
@@ -80,7 +80,7 @@ std::vector<StageSplits> gather_splits(
     write(one.twice, row);
   }
   std::vector<StageSplits> all;
-  for (const std::vector<int64_t>& theirs : gather_rows(group, row))
+  for (const std::vector<int64_t>& theirs : comm::gather_rows(group, row))
     for (Reader at = theirs.begin(); at != theirs.end();) {
       StageSplits& one = all.emplace_back();
       one.stage = static_cast<int>(*at++);

@@ -7,8 +7,8 @@
 #include <c10/core/GradMode.h>
 
 #include "trireme/autograd/call_node.h"
+#include "trireme/comm/gather_rows.h"
 #include "trireme/core/error.h"
-#include "trireme/pipe/gather_rows.h"
 #include "trireme/sched/index.h"
 
 namespace trireme::pipe {
@@ -55,7 +55,7 @@ StageShapes gather_shapes(
       mine.insert(mine.end(), here.sizes().begin(), here.sizes().end());
     }
   StageShapes shapes;
-  for (const std::vector<int64_t>& row : gather_rows(group, mine))
+  for (const std::vector<int64_t>& row : comm::gather_rows(group, mine))
     for (auto at = row.begin(); at != row.end();) {
       const TiedParameter& place = tied[index(at[0])].places[index(at[1])];
       const auto sizes = at + 4;

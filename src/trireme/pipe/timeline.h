@@ -1,19 +1,12 @@
 // What a rank did in a step, and when.
 #pragma once
-#include <chrono>
 #include <cstdint>
 #include <vector>
 
+#include "trireme/core/clock.h"
 #include "trireme/sched/action.h"
 
 namespace trireme::pipe {
-
-/// Nanoseconds of a clock that all ranks of a host share.
-inline int64_t now_ns() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(
-             std::chrono::steady_clock::now().time_since_epoch())
-      .count();
-}
 
 /// From when to when; both 0 if it is not known.
 struct Interval {
@@ -46,6 +39,8 @@ struct Timeline {
   int64_t start_ns = 0;
   int64_t end_ns = 0;
   std::vector<ActionTime> actions;
+  /// Of the largest message that the rank has sent.
+  int64_t message_bytes = 0;
 };
 
 /// Notes an action that ends now. All that timing costs an action is this, and the

@@ -7,9 +7,10 @@
 
 #include "trireme/comm/agree.h"
 #include "trireme/comm/collectives.h"
+#include "trireme/comm/rank_hosts.h"
+#include "trireme/core/clock.h"
 #include "trireme/core/error.h"
 #include "trireme/core/escape.h"
-#include "trireme/core/machine.h"
 #include "trireme/core/median.h"
 #include "trireme/core/proc_text.h"
 #include "trireme/pipe/profile.h"
@@ -46,11 +47,11 @@ double time_passes(Engine& engine, const comm::Group& world, const pipe::Batch& 
   std::vector<double> times;
   for (int i = 0; i <= kMeasuredSteps; ++i) {
     comm::barrier(world);
-    const int64_t start = pipe::now_ns();
+    const int64_t start = now_ns();
     engine.pipeline().step(batch);
     engine.optimizer().zero_grad();
     at::Tensor took =
-        at::full({1}, static_cast<double>(pipe::now_ns() - start) * 1e-9, at::kDouble);
+        at::full({1}, static_cast<double>(now_ns() - start) * 1e-9, at::kDouble);
     comm::all_reduce(world, took, {.op = comm::ReduceOp::Max});
     if (i > 0)  // the first one warms up
       times.push_back(took.item<double>());
@@ -78,13 +79,13 @@ struct Planned {
 };
 
 /// What the planner says; only rank 0 asks it.
-Planned ask_planner(const Layout& first, const sched::CostFile& costs) {
+Planned ask_planner(
+    const Layout& first, const sched::CostFile& costs, double memory_per_rank) {
   const sched::Plan plan = sched::plan(
       {.costs = costs,
        .ranks = first.degrees.pp,
        .microbatches = {first.batch.microbatches},
-       .memory_limit = 0.8 * static_cast<double>(describe_machine().memory_bytes) /
-                       first.degrees.ranks()});
+       .memory_limit = 0.8 * memory_per_rank});
   Planned planned{.csv = {}, .name = first.schedule.name, .tried = plan.entries.size()};
   const auto old = std::find_if(
       plan.entries.begin(), plan.entries.end(), [&](const sched::PlanEntry& entry) {
@@ -210,12 +211,14 @@ ScheduleChoice choose_schedule(
   choice.layers = spread_costs(first, choice.layers, measured.costs.stages);
   share_costs(world, choice.layers);
   choice.measured = true;
+  choice.message_bytes = measured.costs.message_bytes;
   choice.links = measured.costs.links;
   sched::CostFile costs{.costs = measured.costs, .layers = choice.layers};
   costs.costs.stages.clear();
   Planned planned;
+  const double memory = comm::memory_per_rank(comm::gather_hosts(world, comm::own_host()));
   if (world.rank() == 0)
-    planned = ask_planner(first, costs);
+    planned = ask_planner(first, costs, memory);
   const std::string csv = comm::share_text(world, planned.csv);
   if (csv.empty()) {
     choice.why = text(

@@ -29,7 +29,8 @@ struct ScheduleChoice {
   /// The costs of the layers: in seconds if they were measured, else only counted.
   std::vector<sched::LayerCosts> layers;
   bool measured = false;
-  /// How long messages travel, if it was measured.
+  /// How large messages are and what links take for them, if it was measured.
+  double message_bytes = 0;
   std::vector<sched::Link> links{};
   /// For people: "ZBVZeroBubble, chosen of 21 from measured costs: 41 ms a step, …", or
   /// the schedule's name.

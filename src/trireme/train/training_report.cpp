@@ -137,6 +137,7 @@ std::string how_to_go_on(const ReportRequest& request, const TrainResult& result
 sched::Costs costs_of(const ScheduleChoice& choice, const pipe::StepReport& step) {
   sched::Costs costs;
   costs.stages = stage_costs(choice.layout, choice.layers);
+  costs.message_bytes = choice.message_bytes;
   costs.links = choice.links;
   if (choice.measured)
     return costs;
@@ -145,6 +146,7 @@ sched::Costs costs_of(const ScheduleChoice& choice, const pipe::StepReport& step
   for (size_t i = 0; i < costs.stages.size(); ++i)
     costs.stages[i] =
         measured.of_stage(static_cast<int>(i), costs.stages[i].weight_bytes);
+  costs.message_bytes = 0;  // it is in the time that they were seen to travel
   costs.links = measured.links();
   return costs;
 }

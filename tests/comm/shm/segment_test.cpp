@@ -190,6 +190,24 @@ TEST(Segment, AsksWhetherToWaitOn) {
   EXPECT_EQ(asked, 3);
 }
 
+// Rank 0 has come and given up, because rank 2 had been killed: nothing is left of the
+// world when rank 1 comes.
+TEST(Segment, NamesTheRankThatEndedBeforeRankZero) {
+  RankRoll roll = RankRoll::create("job", 3);
+  roll.set_ended(2);
+  roll.set_ended(0);
+  try {
+    Segment::attach(fresh_name(), 1, 3, Deadline::after(std::chrono::minutes(1)), [&] {
+      check_start(roll);
+    });
+    FAIL() << "there is no world";
+  } catch (const PeerError& error) {
+    EXPECT_EQ(error.rank(), 2);
+    EXPECT_TRUE(contains(
+        error.what(), "expected rank 2 to join the world, but its process has ended"));
+  }
+}
+
 TEST(Segment, NamesRankZeroWhenItDoesNotCome) {
   EXPECT_TRUE(contains(
       message_of<TimeoutError>([] { Segment::attach(fresh_name(), 1, 2, soon()); }),

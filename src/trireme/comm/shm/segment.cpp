@@ -102,6 +102,21 @@ SegmentHeader read_header(const FoundSegment& found) {
 
 }  // namespace
 
+// Where rank 0 has started the world, it has given up because of a rank that ended
+// before.
+void check_start(const RankRoll& roll, int first_rank) {
+  if (!roll.has_ended(0))
+    return;
+  const int ended = roll.first_ended();
+  throw PeerError(
+      first_rank + ended,
+      text(
+          "[comm] expected rank ",
+          first_rank + ended,
+          ended == 0 ? " to start" : " to join",
+          " the world, but its process has ended; see its own output"));
+}
+
 Segment::Segment(int fd, size_t bytes) : fd_(fd), bytes_(bytes) {
   void* mapped =
       ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);

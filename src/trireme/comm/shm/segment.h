@@ -10,6 +10,7 @@
 #include <sys/types.h>
 
 #include "trireme/core/deadline.h"
+#include "trireme/core/rank_roll.h"
 #include "trireme/core/segment_file.h"
 
 namespace trireme::comm {
@@ -85,5 +86,10 @@ class Segment {
   std::byte* base_;
   std::string name_;
 };
+
+/// PeerError if there will be no segment, because rank 0 has ended, as `roll` may know:
+/// it names the rank that ended first. `first_rank` is rank 0's name, where the ranks
+/// are a part of a larger world.
+void check_start(const RankRoll& roll, int first_rank = 0);
 
 }  // namespace trireme::comm

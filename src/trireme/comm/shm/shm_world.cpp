@@ -55,15 +55,7 @@ struct ShmStart {
 void check_first(const ShmStart& start, const RankRoll& roll) {
   if (start.join.check)
     start.join.check();
-  if (!roll.has_ended(0))
-    return;
-  const int first = start.place.first_rank;
-  throw PeerError(
-      first,
-      text(
-          "[comm] expected rank ",
-          first,
-          " to start the world, but its process has ended; see its own output"));
+  check_start(roll, start.place.first_rank);
 }
 
 std::shared_ptr<SharedEngine> start(const ShmStart& start) {

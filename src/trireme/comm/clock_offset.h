@@ -5,12 +5,13 @@
 #include <vector>
 
 #include "trireme/comm/group.h"
-#include "trireme/pipe/core_share.h"
-#include "trireme/pipe/timeline.h"
+#include "trireme/comm/rank_hosts.h"
+#include "trireme/core/clock.h"
 
-namespace trireme::pipe {
+namespace trireme::comm {
 
-/// What to add to the times of a rank to get those of the group's first rank.
+/// What to add to the times of a rank to get those of the group's first rank. Whatever
+/// is drawn beside one another (steps, rounds of gradients) is moved by the same one.
 struct ClockOffset {
   int64_t ns = 0;
   /// It is wrong by no more than this.
@@ -30,17 +31,18 @@ ClockOffset find_offset(const std::vector<RoundTrip>& trips);
 
 using NanosecondClock = std::function<int64_t()>;
 
-/// The tag of the channels that it asks over; those of steps are higher.
+/// The tag of the channels that it asks over.
 inline constexpr int kClockTag = 0;
 
-/// Asks the first rank for its time, a few times. Ranks on its host have its clock and
-/// ask nothing. Clocks drift, so ask again now and then. Collective.
+/// Asks the first rank for its time, a few times. Ranks under its kernel have its clock
+/// and ask nothing. Clocks drift, so ask again now and then. Collective.
+///
+///     const auto hosts = gather_hosts(world, own_host());
+///     const ClockOffset clock = measure_offset(world, hosts);
+///     std::ofstream(file) << dp::to_chrome_trace(rounds, world.rank(), clock);
 ClockOffset measure_offset(
-    const comm::Group& group,
-    const std::vector<RankCores>& ranks,
+    const Group& group,
+    const std::vector<RankHost>& ranks,
     const NanosecondClock& clock = now_ns);
 
-/// The same timeline by the clock of the group's first rank.
-Timeline shifted(Timeline timeline, const ClockOffset& offset);
-
-}  // namespace trireme::pipe
+}  // namespace trireme::comm

@@ -1,15 +1,15 @@
-#include "trireme/pipe/gather_rows.h"
+#include "trireme/comm/gather_rows.h"
 
 #include <ATen/Functions.h>
 
 #include "trireme/comm/collectives.h"
 
-namespace trireme::pipe {
+namespace trireme::comm {
 
 std::vector<std::vector<int64_t>> gather_rows(
-    const comm::Group& group, const std::vector<int64_t>& mine) {
+    const Group& group, const std::vector<int64_t>& mine) {
   std::vector<at::Tensor> all;
-  comm::all_gather_uneven(group, all, at::tensor(mine, at::kLong));
+  all_gather_uneven(group, all, at::tensor(mine, at::kLong));
   std::vector<std::vector<int64_t>> rows;
   for (const at::Tensor& theirs : all) {
     const at::Tensor row = theirs.contiguous();
@@ -19,4 +19,4 @@ std::vector<std::vector<int64_t>> gather_rows(
   return rows;
 }
 
-}  // namespace trireme::pipe
+}  // namespace trireme::comm

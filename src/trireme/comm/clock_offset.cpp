@@ -1,23 +1,20 @@
-#include "trireme/pipe/clock_offset.h"
+#include "trireme/comm/clock_offset.h"
 
 #include <algorithm>
 
 #include "trireme/comm/channel.h"
 #include "trireme/comm/collectives.h"
 #include "trireme/core/error.h"
-#include "trireme/sched/index.h"
 
-namespace trireme::pipe {
+namespace trireme::comm {
 namespace {
-
-using sched::index;
 
 constexpr int kTrips = 16;
 
-std::vector<RoundTrip> ask(const comm::Group& group, const NanosecondClock& clock) {
+std::vector<RoundTrip> ask(const Group& group, const NanosecondClock& clock) {
   const int me = group.rank();
-  const comm::Channel question(group, {.from = me, .to = 0, .tag = kClockTag});
-  const comm::Channel answer(group, {.from = 0, .to = me, .tag = kClockTag});
+  const Channel question(group, {.from = me, .to = 0, .tag = kClockTag});
+  const Channel answer(group, {.from = 0, .to = me, .tag = kClockTag});
   std::vector<RoundTrip> trips(kTrips);
   for (RoundTrip& trip : trips) {
     trip.asked_ns = clock();
@@ -28,9 +25,9 @@ std::vector<RoundTrip> ask(const comm::Group& group, const NanosecondClock& cloc
   return trips;
 }
 
-void answer(const comm::Group& group, int rank, const NanosecondClock& clock) {
-  const comm::Channel question(group, {.from = rank, .to = 0, .tag = kClockTag});
-  const comm::Channel answer(group, {.from = 0, .to = rank, .tag = kClockTag});
+void answer(const Group& group, int rank, const NanosecondClock& clock) {
+  const Channel question(group, {.from = rank, .to = 0, .tag = kClockTag});
+  const Channel answer(group, {.from = 0, .to = rank, .tag = kClockTag});
   for (int trip = 0; trip < kTrips; ++trip) {
     question.receive();
     answer.send({.header = {.word = clock()}});
@@ -52,11 +49,11 @@ ClockOffset find_offset(const std::vector<RoundTrip>& trips) {
 }
 
 ClockOffset measure_offset(
-    const comm::Group& group,
-    const std::vector<RankCores>& ranks,
+    const Group& group,
+    const std::vector<RankHost>& ranks,
     const NanosecondClock& clock) {
   const auto elsewhere = [&](int rank) {
-    return ranks[index(rank)].host != ranks[0].host;
+    return ranks[static_cast<size_t>(rank)].kernel != ranks[0].kernel;
   };
   ClockOffset offset;
   bool any = false;
@@ -71,23 +68,8 @@ ClockOffset measure_offset(
   }
   // The channels are closed on both ends before anybody opens them again.
   if (any)
-    comm::barrier(group);
+    barrier(group);
   return offset;
 }
 
-Timeline shifted(Timeline timeline, const ClockOffset& offset) {
-  timeline.start_ns += offset.ns;
-  timeline.end_ns += offset.ns;
-  for (ActionTime& one : timeline.actions) {
-    one.start_ns += offset.ns;
-    one.end_ns += offset.ns;
-    for (Interval* half : {&one.forward, &one.backward})
-      if (half->end_ns != 0) {
-        half->start_ns += offset.ns;
-        half->end_ns += offset.ns;
-      }
-  }
-  return timeline;
-}
-
-}  // namespace trireme::pipe
+}  // namespace trireme::comm

@@ -1,14 +1,14 @@
-#include "trireme/pipe/gather_rows.h"
+#include "trireme/comm/gather_rows.h"
 
 #include <gtest/gtest.h>
 
 #include "trireme/testing/world.h"
 
-namespace trireme::pipe {
+namespace trireme::comm {
 namespace {
 
 TEST(GatherRowsRanks, RowsMayHaveDifferentLengths) {
-  testing::run_world(testing::Backend::Local, 3, [](const comm::Group& world) {
+  testing::run_world(testing::Backend::Local, 3, [](const Group& world) {
     const std::vector<int64_t> mine(static_cast<size_t>(world.rank()), world.rank());
     EXPECT_EQ(
         gather_rows(world, mine), (std::vector<std::vector<int64_t>>{{}, {1}, {2, 2}}));
@@ -16,4 +16,4 @@ TEST(GatherRowsRanks, RowsMayHaveDifferentLengths) {
 }
 
 }  // namespace
-}  // namespace trireme::pipe
+}  // namespace trireme::comm

@@ -5,11 +5,11 @@
 
 #include "trireme/comm/group.h"
 
-namespace trireme::pipe {
+namespace trireme::comm {
 
 /// Everybody's row, in the order of the ranks; rows may have different lengths.
 /// Collective.
 std::vector<std::vector<int64_t>> gather_rows(
-    const comm::Group& group, const std::vector<int64_t>& mine);
+    const Group& group, const std::vector<int64_t>& mine);
 
-}  // namespace trireme::pipe
+}  // namespace trireme::comm
