@@ -47,7 +47,8 @@ inline uint64_t hash_of(const at::Tensor& tensor, uint64_t hash) {
   return hash;
 }
 
-/// Calls of all kinds and sizes; gives a hash of all results. `round` makes them differ.
+/// Calls of all kinds and sizes; gives a hash of all results. `round` makes them
+/// differ.
 inline uint64_t mixed_work(const Group& world, int64_t round) {
   const int rank = world.rank();
   const int size = world.size();

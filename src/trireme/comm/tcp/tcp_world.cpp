@@ -217,9 +217,8 @@ net::Peer TcpWorld::dial(int rank, const Deadline& deadline) {
       std::chrono::duration_cast<std::chrono::milliseconds>(deadline.remaining()),
       kDialLimit);
   try {
-    return node_->connect(node_name(rank), address, Deadline::after(limit), [this] {
-      mail_->check();
-    });
+    return node_->connect(
+        node_name(rank), address, Deadline::after(limit), [this] { mail_->check(); });
   } catch (const TimeoutError& error) {
     throw PeerError(
         rank,
