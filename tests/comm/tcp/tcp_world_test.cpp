@@ -75,6 +75,24 @@ TEST(TcpWorldRanks, ALaterGenerationIsNotDisturbed) {
   });
 }
 
+TEST(TcpWorldRanks, ARenewalThatTimedOutCanBeCalledAgain) {
+  const TcpRanks how{.hosts = {2}, .timeout = std::chrono::milliseconds(1000)};
+  run_tcp(how, [](const Group& world) {
+    if (world.rank() == 1)
+      world.abort("[comm] a test stops here");
+    EXPECT_THROW(
+        for (int i = 0; i < 1000; ++i) barrier(world), Error);
+    if (world.rank() == 0)
+      EXPECT_THROW(world.renew(), TimeoutError);
+    else
+      std::this_thread::sleep_for(std::chrono::milliseconds(1300));
+    const Group again = world.renew();
+    at::Tensor sum = at::ones({100'000});
+    all_reduce(again, sum);
+    EXPECT_EQ(sum[5].item<float>(), 2.0F);
+  });
+}
+
 // Where both have dialled there are two sessions: goodbye over one of them must not
 // overtake what is still on its way over the other.
 TEST(TcpWorldRanks, AGoodbyeOvertakesNoMessage) {

@@ -5,6 +5,7 @@
 #include <exception>
 #include <new>
 #include <sys/mman.h>
+#include <thread>
 
 #include "trireme/comm/tcp/tcp_header.h"
 #include "trireme/core/error.h"
@@ -42,6 +43,34 @@ net::OutMessage word_with(TcpKind kind, const TcpHeader& header, Buffer buffer) 
   message.body.push_back(kept->bytes());
   message.keep = std::move(kept);
   return message;
+}
+
+std::string key_of(int rank) {
+  return text("join/", rank);
+}
+
+// Everybody's address, by rank. Who has given up has an empty one until it tries again.
+std::vector<std::string> meet_in(
+    net::Store& store,
+    int size,
+    int rank,
+    const std::string& address,
+    const Deadline& deadline) {
+  store.compare_set(key_of(rank), "", address);
+  for (;;) {
+    auto all = net::join(store, size, rank, address, deadline);
+    const auto absent = std::find(all.begin(), all.end(), "");
+    if (absent == all.end())
+      return all;
+    if (deadline.expired())
+      throw TimeoutError(text(
+          "[comm] expected rank ",
+          absent - all.begin(),
+          " to come back within ",
+          deadline.allowed().count(),
+          " ms, but it had given up before; let all ranks call renew() again"));
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
 }
 
 std::shared_ptr<FlightRecorder> make_tcp_recorder(const TcpSetup& setup) {
@@ -93,16 +122,32 @@ void TcpWorld::meet(const Deadline& deadline) {
           .listen = {setup_.listen},
           .heartbeat = setup_.heartbeat},
       *this);
-  // Kept: the store may go before the last connection is made.
   net::PrefixStore here(text("world/", setup_.generation, "/"), setup_.store);
-  addresses_ =
-      net::join(here, size(), rank(), node_->addresses().front().text(), deadline);
-  if (size() == 1)
-    return;
-  peer((rank() + 1) % size(), deadline);
-  // Nobody goes on, and perhaps leaves, before all have met their neighbours.
   net::PrefixStore met(text("world/", setup_.generation, "/met/"), setup_.store);
-  net::join(met, size(), rank(), "", deadline);
+  try {
+    // Kept: the store may go before the last connection is made.
+    addresses_ = meet_in(
+        here, size(), rank(), node_->addresses().front().text(), deadline);
+    if (size() == 1)
+      return;
+    peer((rank() + 1) % size(), deadline);
+    // Nobody goes on, and perhaps leaves, before all have met their neighbours.
+    net::join(met, size(), rank(), "", deadline);
+  } catch (...) {
+    take_back(here, met);
+    throw;
+  }
+}
+
+// A renewal that timed out may be tried again, and then this rank listens elsewhere.
+void TcpWorld::take_back(net::Store& here, net::Store& met) const noexcept {
+  try {
+    const std::string own = node_->addresses().front().text();
+    if (here.compare_set(key_of(rank()), own, "").swapped)
+      met.erase(key_of(rank()));
+  } catch (const std::exception& error) {
+    TRIREME_LOG(warn, "comm") << "could not take an address back: " << error.what();
+  }
 }
 
 TcpWorld::~TcpWorld() {

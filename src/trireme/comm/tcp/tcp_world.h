@@ -79,6 +79,7 @@ class TcpWorld : public WireWorld, public net::Receiver {
  private:
   explicit TcpWorld(TcpSetup setup);
   void meet(const Deadline& deadline);
+  void take_back(net::Store& here, net::Store& met) const noexcept;
   net::Peer peer(int rank, const Deadline& deadline);
   net::Peer dial(int rank, const Deadline& deadline);
   std::optional<net::Peer> known_peer(int rank);
