@@ -216,8 +216,7 @@ void NodeCore::note_turned_away(const std::string& remote, const std::string& wh
   }
   logged_ = now;
   const std::uint64_t others = std::exchange(unlogged_, 0);
-  TRIREME_LOG(warn, "net") << "turned away a connection from " << remote << ": "
-                           << why
+  TRIREME_LOG(warn, "net") << "turned away a connection from " << remote << ": " << why
                            << (others > 0 ? text(" (and ", others, " others before)")
                                           : "");
 }

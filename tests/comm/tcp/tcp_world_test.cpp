@@ -80,8 +80,7 @@ TEST(TcpWorldRanks, ARenewalThatTimedOutCanBeCalledAgain) {
   run_tcp(how, [](const Group& world) {
     if (world.rank() == 1)
       world.abort("[comm] a test stops here");
-    EXPECT_THROW(
-        for (int i = 0; i < 1000; ++i) barrier(world), Error);
+    EXPECT_THROW(for (int i = 0; i < 1000; ++i) barrier(world), Error);
     if (world.rank() == 0)
       EXPECT_THROW(world.renew(), TimeoutError);
     else

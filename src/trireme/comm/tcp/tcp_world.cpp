@@ -126,8 +126,8 @@ void TcpWorld::meet(const Deadline& deadline) {
   net::PrefixStore met(text("world/", setup_.generation, "/met/"), setup_.store);
   try {
     // Kept: the store may go before the last connection is made.
-    addresses_ = meet_in(
-        here, size(), rank(), node_->addresses().front().text(), deadline);
+    addresses_ =
+        meet_in(here, size(), rank(), node_->addresses().front().text(), deadline);
     if (size() == 1)
       return;
     peer((rank() + 1) % size(), deadline);
