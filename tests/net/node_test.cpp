@@ -1,7 +1,13 @@
 #include "trireme/net/node.h"
 
+#include <cstring>
+#include <fstream>
 #include <future>
+#include <net/if.h>
+#include <sched.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <thread>
 
 #include <gtest/gtest.h>
@@ -253,6 +259,45 @@ TEST(Node, DialsNoLongerThanItsCallerWants) {
   const Peer server = nodes.connect();  // it goes on with others
   server.send(numbered_message(1, 10));
   EXPECT_TRUE(nodes.at_server.wait_messages(1));
+}
+
+// In a network of its own that has one port for all who dial; what connect() threw.
+int dial_ones_own_port() {
+  constexpr int kNoRights = 77;
+  if (::unshare(CLONE_NEWNET) != 0)
+    return kNoRights;
+  ifreq loopback{};
+  std::strcpy(loopback.ifr_name, "lo");
+  loopback.ifr_flags = IFF_UP;
+  const FileDescriptor socket(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  std::ofstream ports("/proc/sys/net/ipv4/ip_local_port_range");
+  if (::ioctl(socket.get(), SIOCSIFFLAGS, &loopback) != 0 ||
+      !(ports << "40000 40000" << std::flush))
+    return kNoRights;
+  Recorder recorder;
+  Node node(
+      {.name = "client", .job = "test", .security = Security::insecure_loopback()},
+      recorder);
+  try {
+    node.connect("server", Address::tcp("127.0.0.1", 40000), Deadline::after(300ms));
+    return 1;
+  } catch (const TimeoutError&) {
+    return 0;
+  } catch (const Error&) {
+    return 2;
+  }
+}
+
+TEST(NodeProcs, DoesNotTakeItsOwnSocketForANode) {
+  const pid_t child = ::fork();
+  if (child == 0)
+    ::_exit(dial_ones_own_port());
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFEXITED(status));
+  if (WEXITSTATUS(status) == 77)
+    GTEST_SKIP() << "no right to make a network namespace";
+  EXPECT_EQ(WEXITSTATUS(status), 0);
 }
 
 TEST(Node, WaitsForANodeThatComesLater) {

@@ -85,6 +85,11 @@ bool Line::connected() {
   if (peer.length == 0)
     return false;
   remote_ = peer.address().text();
+  // A port from the range of those that the system gives to dialers, this one included.
+  if (peer.family() != AF_UNIX && peer.address() == local_endpoint(fd).address()) {
+    fail("only this socket itself, and nobody who listens", false);
+    return false;
+  }
   phase_ = Phase::Securing;
   return true;
 }

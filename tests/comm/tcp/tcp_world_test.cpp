@@ -1,10 +1,13 @@
 #include "trireme/comm/tcp/tcp_world.h"
 
+#include <future>
 #include <thread>
 
+#include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
 #include "tcp_ranks.h"
+#include "trireme/comm/channel.h"
 #include "trireme/comm/collectives.h"
 #include "trireme/core/error.h"
 #include "trireme/testing/check.h"
@@ -113,6 +116,89 @@ TEST(TcpWorldRanks, ALaterGenerationIsNotDisturbed) {
     all_reduce(again, sum);
     EXPECT_EQ(sum[5].item<float>(), 3.0F);
   });
+}
+
+TEST(TcpWorldRanks, ARenewalThatTimedOutCanBeCalledAgain) {
+  const TcpRanks how{.hosts = {2}, .timeout = std::chrono::milliseconds(1000)};
+  run_tcp(how, [](const Group& world) {
+    if (world.rank() == 1)
+      world.abort("[comm] a test stops here");
+    EXPECT_THROW(for (int i = 0; i < 1000; ++i) barrier(world), Error);
+    if (world.rank() == 0)
+      EXPECT_THROW(world.renew(), TimeoutError);
+    else
+      std::this_thread::sleep_for(std::chrono::milliseconds(1300));
+    const Group again = world.renew();
+    at::Tensor sum = at::ones({100'000});
+    all_reduce(again, sum);
+    EXPECT_EQ(sum[5].item<float>(), 2.0F);
+  });
+}
+
+// Where both have dialled there are two sessions: goodbye over one of them must not
+// overtake what is still on its way over the other.
+TEST(TcpWorldRanks, AGoodbyeOvertakesNoMessage) {
+  for (int round = 0; round < 10; ++round)
+    run_tcp({.hosts = {2}}, [](const Group& world) {
+      const Channel edge(world, {.from = 0, .to = 1});
+      if (world.rank() == 0)
+        edge.send({.tensors = {at::ones({16'000'000})}});
+      else
+        EXPECT_EQ(edge.receive().tensors[0].numel(), 16'000'000);
+    });
+}
+
+TEST(TcpWorldRanks, AnAbortWhileMuchIsOnItsWaySaysWhy) {
+  run_tcp({.hosts = {2}}, [](const Group& world) {
+    std::thread stopper([&world] {
+      if (world.rank() == 1)
+        return;
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+      world.abort("a test stops here");
+    });
+    at::Tensor large = at::ones({20'000'000});
+    try {
+      for (int i = 0; i < 1000; ++i)
+        all_reduce(world, large);
+      ADD_FAILURE();
+    } catch (const PeerError& error) {
+      EXPECT_EQ(error.rank(), 0);
+      EXPECT_TRUE(contains(error.what(), "a test stops here")) << error.what();
+    }
+    stopper.join();
+  });
+}
+
+// As ranks of two releases would: one sends its value with the call, and the other has
+// no room for it. It must not wait for its deadline, though nobody else has failed.
+TEST(TcpWorldRanks, WhatCannotBeUnderstoodIsAFailure) {
+  const auto store = std::make_shared<net::MemoryStore>();
+  std::promise<void> failed;
+  const auto run = [&](int rank, size_t payload_bytes) {
+    TcpRanks how{.hosts = {2}, .tuning = {.payload_bytes = payload_bytes}};
+    const Deadline limit = Deadline::after(std::chrono::seconds(20));
+    WireEngine engine(TcpWire::root(how.setup(rank, store), limit));
+    at::Tensor sum = at::ones({256});
+    const Piece piece{static_cast<std::byte*>(sum.data_ptr()), sum.nbytes()};
+    const Collective call{
+        .kind = CollectiveKind::AllReduce,
+        .dtype = c10::ScalarType::Float,
+        .count = 256,
+        .give = {&piece, 1},
+        .take = {&piece, 1}};
+    if (rank == 0) {
+      engine.run(call, limit);
+      failed.get_future().wait_for(std::chrono::seconds(15));
+      return;
+    }
+    const auto start = std::chrono::steady_clock::now();
+    EXPECT_THROW(engine.run(call, limit), PeerError);
+    EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(10));
+    failed.set_value();
+  };
+  std::thread other([&] { run(0, 2048); });
+  run(1, 64);
+  other.join();
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <exception>
 #include <new>
 #include <sys/mman.h>
+#include <thread>
 
 #include "trireme/comm/tcp/tcp_header.h"
 #include "trireme/core/error.h"
@@ -180,6 +181,7 @@ TcpWorld::~TcpWorld() {
              "[comm] rank ",
              rank(),
              " left its world by an exception; see its own output")});
+  leaving_ = true;
   if (node_)
     node_->close();
 }
@@ -193,6 +195,16 @@ std::optional<net::Peer> TcpWorld::known_peer(int rank) {
   if (!chosen)
     chosen = inbound_[static_cast<size_t>(rank)];
   return chosen ? std::optional(chosen) : std::nullopt;
+}
+
+// Two ranks that dial each other at once have two sessions.
+bool TcpWorld::has_other_session(int rank, const net::Peer& than) {
+  const std::lock_guard lock(mutex_);
+  const auto at = static_cast<size_t>(rank);
+  for (const net::Peer& one : {chosen_[at], inbound_[at]})
+    if (one && one != than && !one.ended())
+      return true;
+  return false;
 }
 
 net::Peer TcpWorld::peer(int rank, const Deadline& deadline) {
@@ -405,10 +417,26 @@ void TcpWorld::received(const net::Peer& peer, net::InMessage message) {
 
 void TcpWorld::lost(const net::Peer& peer, net::Ending ending, const std::string& why) {
   const int from = rank_of(peer, size());
-  if (from < 0 || ending == net::Ending::Closed)
+  if (from < 0 || leaving_)
     return;
-  if (ending == net::Ending::Left)
-    return mail_->rank_left(from);
+  if (ending == net::Ending::Left) {
+    // Over another session there may be more on its way.
+    if (!has_other_session(from, peer))
+      mail_->rank_left(from);
+    return;
+  }
+  if (ending == net::Ending::Closed)
+    return fail(
+        {.origin = from,
+         .why = text(
+             "[comm] expected to go on with rank ",
+             from,
+             ", but rank ",
+             rank(),
+             " has ended their session (",
+             why,
+             "); run the same program on all ranks")},
+        true);
   fail({.origin = from, .why = gone_text(from, why)}, true);
 }
 

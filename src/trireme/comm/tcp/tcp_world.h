@@ -89,6 +89,7 @@ class TcpWorld : public WireWorld, public net::Receiver {
   net::Peer peer(int rank, const Deadline& deadline);
   net::Peer dial(int rank, const Deadline& deadline);
   std::optional<net::Peer> known_peer(int rank);
+  bool has_other_session(int rank, const net::Peer& than);
   void push(const net::Peer& peer, const TcpTransferPtr& transfer);
   void fail(const Failure& failure, bool ours) noexcept;
 
@@ -103,6 +104,7 @@ class TcpWorld : public WireWorld, public net::Receiver {
   std::vector<net::Peer> inbound_;  // by rank: who has dialled
   std::vector<std::unique_ptr<std::mutex>> dialling_;
   std::atomic<bool> timeout_noted_{false};
+  std::atomic<bool> leaving_{false};
   std::unique_ptr<net::Node> node_;
 };
 
