@@ -28,7 +28,8 @@ TEST(RankHosts, CountsEveryCpuOnce) {
 // CPU 0 of one host is not CPU 0 of another.
 TEST(RankHosts, CpusBelongToTheirKernel) {
   EXPECT_EQ(
-      cores_per_rank({{.kernel = 1, .cpus = {0, 1}}, {.kernel = 2, .cpus = {0, 1}}}), 2);
+      cores_per_rank({{.kernel = 1, .cpus = {0, 1}}, {.kernel = 2, .cpus = {0, 1}}}),
+      2);
   EXPECT_EQ(
       cores_per_rank(
           {{.kernel = 1, .cpus = {0, 1}},
@@ -41,7 +42,8 @@ TEST(RankHosts, CpusBelongToTheirKernel) {
 // A host with many cores does not make up for one with few.
 TEST(RankHosts, TheHostWithFewestDecides) {
   EXPECT_EQ(
-      cores_per_rank({{.kernel = 1, .cpus = {0, 1, 2, 3}}, {.kernel = 2, .cpus = {0}}}), 1);
+      cores_per_rank({{.kernel = 1, .cpus = {0, 1, 2, 3}}, {.kernel = 2, .cpus = {0}}}),
+      1);
 }
 
 TEST(RankHosts, MemoryIsSharedByTheRanksOfOneKernel) {

@@ -150,7 +150,6 @@ TEST(ReportRanks, AnOverlapKeepsItsHalves) {
   });
 }
 
-
 /// A message that takes 1 ms from rank 0 to rank 1, and one that takes 2 ms back; the
 /// clock of rank 1 is an hour behind.
 StepReport two_host_report(const comm::ClockOffset& second) {
@@ -163,23 +162,15 @@ StepReport two_host_report(const comm::ClockOffset& second) {
            .end_ns = t + 12 * kMs,
            .actions =
                {{Action(ActionKind::Forward, 0, 0), t, t + 2 * kMs},
-                {Action(ActionKind::SendForward, 0, 0),
-                 t + 2 * kMs,
-                 t + 2 * kMs},
-                {Action(ActionKind::Backward, 0, 0),
-                 t + 9 * kMs,
-                 t + 12 * kMs}}},
+                {Action(ActionKind::SendForward, 0, 0), t + 2 * kMs, t + 2 * kMs},
+                {Action(ActionKind::Backward, 0, 0), t + 9 * kMs, t + 12 * kMs}}},
           shifted(
               {.start_ns = u,
                .end_ns = u + 7 * kMs,
                .actions =
                    {{Action(ActionKind::ReceiveForward, 1, 0), u, u + 3 * kMs},
-                    {Action(ActionKind::Forward, 1, 0),
-                     u + 3 * kMs,
-                     u + 5 * kMs},
-                    {Action(ActionKind::Backward, 1, 0),
-                     u + 5 * kMs,
-                     u + 7 * kMs}}},
+                    {Action(ActionKind::Forward, 1, 0), u + 3 * kMs, u + 5 * kMs},
+                    {Action(ActionKind::Backward, 1, 0), u + 5 * kMs, u + 7 * kMs}}},
               second)}};
   report.measured = measure(report.schedule, report.timelines);
   return report;

@@ -17,8 +17,8 @@ struct PipeJob {
   /// kCostsPerStage). "timing": what it takes to time the actions of a step. All others
   /// time two things on rank 0, which take turns, so that whatever disturbs one does so
   /// to the other as well; the answer has a time of the first and one of the second,
-  /// again and again. "split_fused" and "split_engine": a backward of the whole model by
-  /// our executor in two halves, and by our executor at once or by torch's engine.
+  /// again and again. "split_fused" and "split_engine": a backward of the whole model
+  /// by our executor in two halves, and by our executor at once or by torch's engine.
   /// "overlap": a forward and a backward of two microbatches, both at once, and one
   /// after the other. "graph": a backward of the graph that model.layer names, by our
   /// executor and by torch's engine.

@@ -13,8 +13,9 @@ namespace trireme::dp {
 
 /// Rounds as a Chrome trace for Perfetto: a track with the backward of each round, and
 /// one with the way of each bucket, from its last gradient to the end of its reduction.
-/// Ranks on several hosts give their clocks (comm::measure_offset(), Pipeline::clock()),
-/// so that all of it, and the traces of pipelines, can be laid one below the other.
+/// Ranks on several hosts give their clocks (comm::measure_offset(),
+/// Pipeline::clock()), so that all of it, and the traces of pipelines, can be laid one
+/// below the other.
 std::string to_chrome_trace(
     const std::vector<RoundStats>& rounds,
     int rank,

@@ -13,9 +13,9 @@ struct ProfileOptions {
 /// Runs steps of fused and of split backwards on the pipeline's stages, and gives the
 /// median time of every stage's F, B, I and W, in seconds, what F keeps and what
 /// weights take, in bytes, how large messages are, and what every pair of ranks takes
-/// for one: as seen in the steps, else as measured between their hosts. Gradients and buffers are as
-/// before. A stage that cannot be split shows it: its I costs as much as its B.
-/// Collective; all ranks get the whole.
+/// for one: as seen in the steps, else as measured between their hosts. Gradients and
+/// buffers are as before. A stage that cannot be split shows it: its I costs as much as
+/// its B. Collective; all ranks get the whole.
 ///
 ///     std::ofstream("costs.json") << sched::to_json(profile(pipeline, batch));
 ///     // trireme schedule plan --costs costs.json --ranks 2

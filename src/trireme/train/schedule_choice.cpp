@@ -216,7 +216,8 @@ ScheduleChoice choose_schedule(
   sched::CostFile costs{.costs = measured.costs, .layers = choice.layers};
   costs.costs.stages.clear();
   Planned planned;
-  const double memory = comm::memory_per_rank(comm::gather_hosts(world, comm::own_host()));
+  const double memory =
+      comm::memory_per_rank(comm::gather_hosts(world, comm::own_host()));
   if (world.rank() == 0)
     planned = ask_planner(first, costs, memory);
   const std::string csv = comm::share_text(world, planned.csv);
