@@ -43,9 +43,9 @@ TEST(Trace, IsByTheClockOfTheFirstRank) {
             {.ready_ns = ahead + 2000,
              .start_ns = ahead + 3000,
              .end_ns = ahead + 5000}}};
+    const auto trace = nlohmann::json::parse(to_chrome_trace({round}, 0, clock));
     std::vector<double> all;
-    for (const auto& event :
-         nlohmann::json::parse(to_chrome_trace({round}, 0, clock)).at("traceEvents"))
+    for (const auto& event : trace.at("traceEvents"))
       if (event.at("ph") == "X")
         all.push_back(event.at("ts"));
     return all;

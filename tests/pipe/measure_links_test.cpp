@@ -4,7 +4,8 @@
 
 #include <gtest/gtest.h>
 
-#include "../comm/wire/local_hosts.h"
+#include "slow_network.h"
+#include "trireme/comm/init.h"
 #include "trireme/sched/generate.h"
 #include "trireme/sched/simulate.h"
 #include "trireme/testing/world.h"
@@ -26,8 +27,7 @@ constexpr double kSlow = 40e6;  // bytes a second: 10 ms a message
 
 /// Ranks 0 and 1 on one host, 2 and 3 on another, with a slow network in between.
 std::vector<sched::Link> measure_two_hosts() {
-  comm::LocalHosts world({2, 2});
-  world.limit(kSlow);
+  const comm::LocalWorld world(4);
   const std::vector<comm::RankHost> hosts{
       {.kernel = 1, .first_rank = 0},
       {.kernel = 1, .first_rank = 0},
@@ -37,7 +37,7 @@ std::vector<sched::Link> measure_two_hosts() {
   comm::run_threads(
       4,
       [&world](int rank, const Deadline& deadline) {
-        return world.join(rank, deadline);
+        return std::make_shared<SlowNetwork>(world.join(rank, deadline), kSlow);
       },
       [&](const comm::Group& group) {
         // Twice: the channels of the first time are closed.
