@@ -12,7 +12,7 @@ namespace {
 using Words = std::vector<std::string>;
 using std::chrono::milliseconds;
 
-launch::Options read(const Words& words) {
+launch::Options options_of(const Words& words) {
   CLI::App run("test", "run");
   RunArguments arguments;
   add_run_options(run, arguments);
@@ -26,9 +26,9 @@ launch::Options read(const Words& words) {
   return options;
 }
 
-std::string refusal(const Words& words) {
+std::string nodes_refusal(const Words& words) {
   try {
-    read(words);
+    options_of(words);
     return "took it";
   } catch (const InvalidArgument& error) {
     return error.what();
@@ -38,17 +38,25 @@ std::string refusal(const Words& words) {
 }
 
 TEST(RunNodes, AreOneByDefault) {
-  EXPECT_FALSE(read({}).nodes);
-  EXPECT_FALSE(read({"--nnodes", "1:1", "--rdzv-backend", "c10d"}).nodes);
-  EXPECT_EQ(read({}).master_port, 0);
+  EXPECT_FALSE(options_of({}).nodes);
+  EXPECT_FALSE(options_of({"--nnodes", "1:1", "--rdzv-backend", "c10d"}).nodes);
+  EXPECT_EQ(options_of({}).master_port, 0);
 }
 
 TEST(RunNodes, AreReadInBothSpellings) {
   for (const Words& words :
        {Words{"--nnodes=3", "--node-rank=2", "--master-addr=h", "--master-port=77"},
-        Words{"--nnodes", "3", "--node_rank", "2", "--master_addr", "h", "--master_port", "77"},
+        Words{
+            "--nnodes",
+            "3",
+            "--node_rank",
+            "2",
+            "--master_addr",
+            "h",
+            "--master_port",
+            "77"},
         Words{"--nnodes", "3:3", "--node_rank", "2", "--rdzv_endpoint", "h:77"}}) {
-    const launch::Options options = read(words);
+    const launch::Options options = options_of(words);
     ASSERT_TRUE(options.nodes);
     EXPECT_EQ(options.nodes->least, 3);
     EXPECT_EQ(options.nodes->most, 3);
@@ -59,30 +67,40 @@ TEST(RunNodes, AreReadInBothSpellings) {
 }
 
 TEST(RunNodes, HaveTheirDefaults) {
-  const launch::Options options = read({"--nnodes", "2:4"});
+  const launch::Options options = options_of({"--nnodes", "2:4"});
   EXPECT_EQ(options.nodes->least, 2);
   EXPECT_EQ(options.nodes->most, 4);
   EXPECT_EQ(options.nodes->rank, -1);
   EXPECT_EQ(options.master_port, 29500);
   EXPECT_EQ(options.nodes->join, std::chrono::minutes(5));
-  EXPECT_EQ(read({"--nnodes", "2", "--rdzv-endpoint", "h"}).master_port, 29400);
-  const auto six = read({"--nnodes", "2", "--rdzv-endpoint", "[::1]"});
+  EXPECT_EQ(options_of({"--nnodes", "2", "--rdzv-endpoint", "h"}).master_port, 29400);
+  const auto six = options_of({"--nnodes", "2", "--rdzv-endpoint", "[::1]"});
   EXPECT_EQ(six.master_addr, "[::1]");
 }
 
 TEST(RunNodes, TakeTheirTimes) {
   const auto nodes =
-      read({"--nnodes", "2", "--rdzv-conf", "join_timeout=60,last_call_timeout=0.5"}).nodes;
+      options_of(
+          {"--nnodes", "2", "--rdzv-conf", "join_timeout=60,last_call_timeout=0.5"})
+          .nodes;
   EXPECT_EQ(nodes->join, milliseconds(60'000));
   EXPECT_EQ(nodes->last_call, milliseconds(500));
   EXPECT_EQ(
-      read({"--nnodes", "2", "--rdzv-conf", "timeout=9"}).nodes->join, milliseconds(9'000));
+      options_of({"--nnodes", "2", "--rdzv-conf", "timeout=9"}).nodes->join,
+      milliseconds(9'000));
 }
 
 TEST(RunNodes, OfOtherHostsGetACommandEach) {
-  const launch::Options options =
-      read({"--hosts", "127.0.0.1,b,c", "-n", "auto", "--prefix", "--max-restarts", "2",
-            "--ssh", "ssh -p 22"});
+  const launch::Options options = options_of(
+      {"--hosts",
+       "127.0.0.1,b,c",
+       "-n",
+       "auto",
+       "--prefix",
+       "--max-restarts",
+       "2",
+       "--ssh",
+       "ssh -p 22"});
   ASSERT_TRUE(options.nodes);
   EXPECT_EQ(options.nodes->rank, 0);
   EXPECT_EQ(options.nodes->most, 3);
@@ -111,20 +129,23 @@ TEST(RunNodes, OfOtherHostsGetACommandEach) {
 }
 
 TEST(RunNodes, RefuseWhatCannotBeMeant) {
-  for (const char* bounds : {"0", "many", "::", "2:", ":2", "4:2", "-1", "2:x", "99999"})
-    EXPECT_TRUE(refusal({"--nnodes", bounds})
-                    .starts_with("[cli] expected --nnodes to be a number of hosts from 1 "))
-        << bounds << refusal({"--nnodes", bounds});
+  for (const char* bounds :
+       {"0", "many", "::", "2:", ":2", "4:2", "-1", "2:x", "99999"})
+    EXPECT_TRUE(
+        nodes_refusal({"--nnodes", bounds})
+            .starts_with("[cli] expected --nnodes to be a number of hosts from 1 "))
+        << bounds << nodes_refusal({"--nnodes", bounds});
   for (const char* endpoint : {":1", "h:0", "h:65536", "h:x"})
-    EXPECT_TRUE(refusal({"--nnodes", "2", "--rdzv-endpoint", endpoint})
+    EXPECT_TRUE(nodes_refusal({"--nnodes", "2", "--rdzv-endpoint", endpoint})
                     .starts_with("[cli] expected --rdzv-endpoint as host or host:port"))
         << endpoint;
   for (const char* settings : {"join_timeout", "join_timeout=0", "x=1", "timeout=nan"})
-    EXPECT_TRUE(refusal({"--nnodes", "2", "--rdzv-conf", settings})
+    EXPECT_TRUE(nodes_refusal({"--nnodes", "2", "--rdzv-conf", settings})
                     .starts_with("[cli] expected --rdzv-conf as "))
         << settings;
-  EXPECT_TRUE(refusal({"--nnodes", "2", "--node-rank", "-1"}).starts_with("parser: "));
-  EXPECT_TRUE(refusal({"--rdzv-backend", "etcd"}).starts_with("parser: "));
+  EXPECT_TRUE(
+      nodes_refusal({"--nnodes", "2", "--node-rank", "-1"}).starts_with("parser: "));
+  EXPECT_TRUE(nodes_refusal({"--rdzv-backend", "etcd"}).starts_with("parser: "));
 }
 
 }  // namespace

@@ -201,13 +201,16 @@ TEST(RunCommand, WrongUsageIsTwoWithAReason) {
       {{"--nnodes", "2", "--node-rank", "2", "--", "true"},
        "trireme: [launch] expected a node's number from 0 to 1, got 2; "},
       {{"--nnodes", "many", "--", "true"},
-       "trireme: [cli] expected --nnodes to be a number of hosts from 1 to 10000, or bounds as 2:4, got "
+       "trireme: [cli] expected --nnodes to be a number of hosts from 1 to 10000, or "
+       "bounds as 2:4, got "
        "\"many\""},
       {{"--nnodes", "0", "--", "true"},
-       "trireme: [cli] expected --nnodes to be a number of hosts from 1 to 10000, or bounds as 2:4, got "
+       "trireme: [cli] expected --nnodes to be a number of hosts from 1 to 10000, or "
+       "bounds as 2:4, got "
        "\"0\""},
       {{"--nnodes", "::", "--", "true"},
-       "trireme: [cli] expected --nnodes to be a number of hosts from 1 to 10000, or bounds as 2:4, got "
+       "trireme: [cli] expected --nnodes to be a number of hosts from 1 to 10000, or "
+       "bounds as 2:4, got "
        "\"::\""},
       {{"--tee", "4", "--", "true"}, "--tee to be 0 (none)"},
       {{"--redirects", "1:1", "--", "true"},

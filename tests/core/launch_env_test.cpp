@@ -144,7 +144,8 @@ TEST(LaunchEnv, KnowsTheWorldOfItsHost) {
   LaunchEnv other = many;
   other.rank = 7;
   EXPECT_NE(other.on_this_host().run_id, here.run_id);
-  const LaunchEnv one{.rank = 1, .world_size = 2, .local_rank = 1, .local_world_size = 2};
+  const LaunchEnv one{
+      .rank = 1, .world_size = 2, .local_rank = 1, .local_world_size = 2};
   EXPECT_EQ(one.on_this_host().run_id, "");
 }
 

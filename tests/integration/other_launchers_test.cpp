@@ -129,7 +129,11 @@ TEST(OtherLaunchersPeer, TorchrunOnTwoNodes) {
   const Environment::Variables plain = {{"TRIREME_SECURITY", "insecure-loopback"}};
   const auto command = [&](int node, const Words& more) {
     Words words = {
-        python(), "-m", "torch.distributed.run", "--nnodes=2", text("--node-rank=", node)};
+        python(),
+        "-m",
+        "torch.distributed.run",
+        "--nnodes=2",
+        text("--node-rank=", node)};
     words.insert(words.end(), more.begin(), more.end());
     words.insert(words.end(), {"--nproc-per-node=1", "--no-python", EXAMPLE});
     return words;

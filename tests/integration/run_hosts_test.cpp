@@ -31,7 +31,8 @@ class RunHostsProcs : public RunCase {
   }
   std::unique_ptr<Launched> hosts(const Words& options, const Words& steps) const {
     return launch(options, steps, [this] {
-      for (const auto& [name, value] : Environment::of_process().with_prefix("TRIREME_"))
+      for (const auto& [name, value] :
+           Environment::of_process().with_prefix("TRIREME_"))
         ::unsetenv(name.c_str());
       for (const auto& [name, value] : variables_)
         ::setenv(name.c_str(), value.c_str(), 1);
@@ -52,7 +53,9 @@ class RunHostsProcs : public RunCase {
 
 TEST_F(RunHostsProcs, StartsTheOthersAndGivesThemTheirPlaces) {
   variables_ = {
-      {"TRIREME_SSH", fake_ssh()}, {"TRIREME_MARK", "it's $HOME"}, {"OMP_PROC_BIND", "x y"}};
+      {"TRIREME_SSH", fake_ssh()},
+      {"TRIREME_MARK", "it's $HOME"},
+      {"OMP_PROC_BIND", "x y"}};
   const auto launched = hosts(
       {"--hosts", "127.0.0.1,b,c", "-n", "2", "--prefix"},
       {"variable=GROUP_RANK",
@@ -86,7 +89,8 @@ TEST_F(RunHostsProcs, ShowsTheKeyToNobody) {
   const std::string key = key_on_stdin("b");
   ASSERT_EQ(key.size(), 64u);
   const std::string rank_key = launched->out().substr(16, 64);
-  for (const pid_t pid : find_processes([](pid_t, const ProcessStat&) { return true; })) {
+  for (const pid_t pid :
+       find_processes([](pid_t, const ProcessStat&) { return true; })) {
     const auto words = read_text_file(text("/proc/", pid, "/cmdline")).value_or("");
     EXPECT_EQ(words.find(key), std::string::npos) << words;
     EXPECT_EQ(words.find(rank_key), std::string::npos) << words;
@@ -128,7 +132,8 @@ TEST_F(RunHostsProcs, AHostThatCannotBeReachedEndsTheJobAtOnce) {
 
 TEST_F(RunHostsProcs, NothingIsLeftWhenTheFirstIsKilled) {
   const auto launched = hosts(
-      {"--hosts", "127.0.0.1,b", "--ssh", fake_ssh()}, {"ignore=15", "say=ready", "hang"});
+      {"--hosts", "127.0.0.1,b", "--ssh", fake_ssh()},
+      {"ignore=15", "say=ready", "hang"});
   ASSERT_TRUE(launched->says("ready\n", 2)) << launched->err();
   launched->kill(SIGKILL);
   EXPECT_TRUE(mark_.gone_within(30s)) << mark_.found().size();

@@ -130,8 +130,7 @@ TEST_F(RunNodesProcs, GiveTheRanksAKeyOfTheirOwn) {
   ASSERT_EQ(zero->out().size(), std::string("TRIREME_JOB_KEY=\n").size() + 64 + 22)
       << zero->out();
   EXPECT_TRUE(has(zero->out(), "TRIREME_JOB_KEY_FILE=\n"));
-  EXPECT_FALSE(has(
-      zero->out(), net::JobKey::read(folder_.path() / "job.key").text()))
+  EXPECT_FALSE(has(zero->out(), net::JobKey::read(folder_.path() / "job.key").text()))
       << "it is another";
 }
 
@@ -145,18 +144,11 @@ TEST_F(RunNodesProcs, ProveTheirNumbersByCertificates) {
   keys({"ca", authority});
   const auto take = [&](const std::string& name) {
     const std::filesystem::path own = folder_.path() / name;
-    if (!std::filesystem::exists(own))
-      keys({"worker", name, "--ca", authority, "--out", own});
-    protection_.clear();
-    for (const auto& entry : std::filesystem::directory_iterator(own)) {
-      const std::string file = entry.path().filename();
-      const bool is_key = has(file, "key");
-      const bool is_authority = has(file, "ca");
-      protection_
-          [is_key         ? "TRIREME_PRIVATE_KEY_FILE"
-           : is_authority ? "TRIREME_CA_FILE"
-                          : "TRIREME_CERTIFICATE_FILE"] = entry.path();
-    }
+    keys({"worker", name, "--ca", authority, "--out", own});
+    protection_ = {
+        {"TRIREME_CA_FILE", own / "ca.pem"},
+        {"TRIREME_CERTIFICATE_FILE", own / (name + ".pem")},
+        {"TRIREME_PRIVATE_KEY_FILE", own / (name + ".key")}};
   };
   const Words steps = {"variable=TRIREME_JOB_KEY", "variable=TRIREME_PRIVATE_KEY_FILE"};
   take("node-0");
@@ -196,7 +188,12 @@ TEST_F(RunNodesProcs, AFailureOfEitherEndsBothWithItsCode) {
     for (const Launched* launched : {zero.get(), one.get()}) {
       expect_said(
           *launched,
-          text("[launch] rank ", failing, " of 3, on node ", failing == 0 ? 0 : 1, " ("));
+          text(
+              "[launch] rank ",
+              failing,
+              " of 3, on node ",
+              failing == 0 ? 0 : 1,
+              " ("));
       expect_said(*launched, "), exited with code 3 after ");
       expect_said(*launched, "; the end of its stderr:\n    no luck\n");
     }
@@ -215,8 +212,7 @@ TEST_F(RunNodesProcs, ACrashIsToldByItsSignal) {
 
 TEST_F(RunNodesProcs, StubbornRanksOfOtherNodesAreKilled) {
   const auto one = node(1, two({"--grace", "0.3"}), {"ignore=15", "child", "hang"});
-  const auto zero =
-      node(0, two({"--grace", "0.3"}), {"sleep=500", "exit=4"});
+  const auto zero = node(0, two({"--grace", "0.3"}), {"sleep=500", "exit=4"});
   const Stopwatch watch;
   expect(*zero, 4);
   expect(*one, 4);
@@ -226,7 +222,10 @@ TEST_F(RunNodesProcs, StubbornRanksOfOtherNodesAreKilled) {
 
 TEST_F(RunNodesProcs, AllStartAgainAfterAFailureOfOne) {
   const Words steps = {
-      "older", "variable=TORCHELASTIC_RESTART_COUNT", "1:fail_before=2", "hang_before=2"};
+      "older",
+      "variable=TORCHELASTIC_RESTART_COUNT",
+      "1:fail_before=2",
+      "hang_before=2"};
   const auto one = node(1, two({"--max-restarts", "2"}), steps);
   const auto zero = node(0, two({"--max-restarts", "2", "--rdzv-id", "again"}), steps);
   expect(*zero, 0);
@@ -271,9 +270,7 @@ TEST_F(RunNodesProcs, ASignalToEitherEndsBoth) {
       nodes[stopped]->kill(signal);
       for (const LaunchedPtr& one : nodes)
         expect(*one, 128 + signal);
-      expect_said(
-          *nodes[1 - stopped],
-          text("[launch] node ", stopped, " ("));
+      expect_said(*nodes[1 - stopped], text("[launch] node ", stopped, " ("));
       expect_said(
           *nodes[1 - stopped],
           text(
@@ -333,8 +330,9 @@ TEST_F(RunNodesProcs, ANodeThatVanishesIsNamedByTheOther) {
     EXPECT_LT(watch.passed(), 15s);
     expect_said(
         *nodes[1 - vanishing],
-        vanishing == 1 ? "[launch] node 1 ("
-                       : "[launch] expected the launcher of node 0 at tcp://127.0.0.1:");
+        vanishing == 1
+            ? "[launch] node 1 ("
+            : "[launch] expected the launcher of node 0 at tcp://127.0.0.1:");
     expect_said(*nodes[1 - vanishing], "; the ranks here are stopped\n");
     EXPECT_TRUE(mark_.gone_within(10s)) << "its ranks die with their keeper";
   }
@@ -381,7 +379,10 @@ TEST_F(RunNodesProcs, AMissingLeaderIsNamed) {
   expect(*one, 1);
   expect_said(
       *one,
-      text("[launch] expected node 0 to listen at tcp://127.0.0.1:", port_, " within 1 s"));
+      text(
+          "[launch] expected node 0 to listen at tcp://127.0.0.1:",
+          port_,
+          " within 1 s"));
 }
 
 TEST_F(RunNodesProcs, WhoDoesNotFitIsRefusedAndTheOthersGoOn) {
@@ -435,17 +436,19 @@ TEST_F(RunNodesProcs, NothingStartsUnprotected) {
   for (const int rank : {0, 1}) {
     const auto alone = node(rank, kTwo, {});
     expect(*alone, 2);
-    EXPECT_TRUE(has(alone->err(), "set TRIREME_JOB_KEY_FILE (trireme keys job makes one)"))
+    EXPECT_TRUE(
+        has(alone->err(), "set TRIREME_JOB_KEY_FILE (trireme keys job makes one)"))
         << alone->err();
     EXPECT_EQ(Launched::count(alone->err(), "\n"), 1) << alone->err();
   }
   protection_ = {{"TRIREME_SECURITY", "insecure-loopback"}};
   const auto far = launch(
-      {"--nnodes", "2", "--node-rank", "1", "--master-addr", "192.0.2.1"},
-      {},
-      [this] { protect(); });
+      {"--nnodes", "2", "--node-rank", "1", "--master-addr", "192.0.2.1"}, {}, [this] {
+        protect();
+      });
   expect(*far, 1);
-  expect_said(*far, "expected an address of this machine for connections that nothing ");
+  expect_said(
+      *far, "expected an address of this machine for connections that nothing ");
 }
 
 TEST_F(RunNodesProcs, WithBoundsStartWithoutTheLast) {
@@ -479,8 +482,7 @@ TEST_F(RunNodesProcs, WithBoundsALateNodeJoinsAtTheNextStart) {
   const Words options = {
       "--nnodes", "1:2", "--max-restarts", "1", "--rdzv-conf", "last_call_timeout=0.2"};
   const std::string file = folder_.path() / "file";
-  const Words steps = {
-      "variable=WORLD_SIZE", text("0:await=", file), "fail_before=1"};
+  const Words steps = {"variable=WORLD_SIZE", text("0:await=", file), "fail_before=1"};
   const auto zero = node(0, options, steps);
   ASSERT_TRUE(zero->says("WORLD_SIZE=1\n")) << zero->err();
   const auto one = node(1, options, steps);

@@ -173,7 +173,8 @@ TEST_F(RunWorldProcs, ARankThatIsKilledOnAnotherNodeEndsAll) {
     EXPECT_EQ(one->finish(), Ending{.exit_code = 137}) << one->err();
     for (const Launched* launched : {zero.get(), one.get()})
       EXPECT_NE(
-          launched->err().find(text("[launch] rank ", rank, " of 3, on node ", rank - 1)),
+          launched->err().find(
+              text("[launch] rank ", rank, " of 3, on node ", rank - 1)),
           std::string::npos)
           << launched->err();
   }

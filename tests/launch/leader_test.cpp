@@ -53,7 +53,10 @@ class LeaderRanks : public ::testing::Test {
  protected:
   static Options options() {
     Options options{
-        .max_restarts = 1, .run_id = "job", .master_port = free_port(), .nodes = Nodes{}};
+        .max_restarts = 1,
+        .run_id = "job",
+        .master_port = free_port(),
+        .nodes = Nodes{}};
     options.nodes->least = options.nodes->most = 2;
     return options;
   }

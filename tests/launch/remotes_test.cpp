@@ -35,7 +35,9 @@ TEST(ShellWordProcs, ComesOutOfAShellAsItWentIn) {
 TEST(VariableBlock, SetsWhatItWasMadeOf) {
   TestPipe pipe;
   const std::string block = variable_block(
-      {{"TRIREME_TEST_A", "1 = 2"}, {"TRIREME_TEST_B", ""}, {"TRIREME_TEST_C", "a\nb"}});
+      {{"TRIREME_TEST_A", "1 = 2"},
+       {"TRIREME_TEST_B", ""},
+       {"TRIREME_TEST_C", "a\nb"}});
   const std::string all = block + "for the program";
   ASSERT_EQ(
       ::write(pipe.ends[1], all.data(), all.size()), static_cast<ssize_t>(all.size()));
@@ -125,7 +127,8 @@ TEST_F(RemotesProcs, EndWithTheirObject) {
     const std::vector<std::string> stubborn = {
         "sh", "-c", "trap '' TERM; while :; do sleep 1; done", mark.word()};
     Remotes remotes(
-        {{.host = "b", .command = {"sh", "-c", "while :; do sleep 1; done", mark.word()}},
+        {{.host = "b",
+          .command = {"sh", "-c", "while :; do sleep 1; done", mark.word()}},
          {.host = "c", .command = stubborn}},
         {"sh", "-c", "eval \"$1\""},
         "\n",

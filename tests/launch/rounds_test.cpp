@@ -12,13 +12,13 @@ namespace trireme::launch {
 namespace {
 
 using namespace std::chrono_literals;
-using Kind = Word::Kind;
+using Told = Word::Kind;
 
-const Word kIdle{.kind = Kind::Idle};
+const Word kIdle{.kind = Told::Idle};
 
 Word failed(int rank, const Ending& ending) {
   return {
-      .kind = Kind::Failed, .text = "it", .failure = {.rank = rank, .ending = ending}};
+      .kind = Told::Failed, .text = "it", .failure = {.rank = rank, .ending = ending}};
 }
 
 class Journey {
@@ -52,7 +52,7 @@ class Journey {
     collect();
   }
   // All words of one kind that were sent since the last call, by node.
-  std::map<int, Word> take(Kind kind) {
+  std::map<int, Word> take(Told kind) {
     std::map<int, Word> found;
     for (const Letter& letter : std::exchange(letters, {}))
       if (letter.word.kind == kind)
@@ -62,7 +62,7 @@ class Journey {
         letters.push_back(letter);
     return found;
   }
-  std::vector<int> receivers(Kind kind) {
+  std::vector<int> receivers(Told kind) {
     std::vector<int> ids;
     for (const auto& [id, word] : take(kind))
       ids.push_back(id);
@@ -93,9 +93,10 @@ TEST(Rounds, StartWhenAllAreThereAndNumberByWish) {
   journey.join(0, -1, 1);
   EXPECT_TRUE(journey.letters.empty());
   journey.join(7, 1, 2);
-  const auto go = journey.take(Kind::Go);
+  const auto go = journey.take(Told::Go);
   ASSERT_EQ(go.size(), 3u);
-  const std::map<int, std::pair<int, int>> wanted = {{0, {0, 0}}, {7, {1, 1}}, {5, {2, 3}}};
+  const std::map<int, std::pair<int, int>> wanted = {
+      {0, {0, 0}}, {7, {1, 1}}, {5, {2, 3}}};
   for (const auto& [id, place] : wanted) {
     EXPECT_EQ(go.at(id).place.node, place.first);
     EXPECT_EQ(go.at(id).place.first_rank, place.second);
@@ -113,7 +114,7 @@ TEST(Rounds, NumberThoseWithoutAWishAsTheyComeAndTheLeaderFirst) {
   journey.join(3);
   journey.join(4, 2);
   journey.join(0);
-  const auto go = journey.take(Kind::Go);
+  const auto go = journey.take(Told::Go);
   ASSERT_EQ(go.size(), 4u);
   EXPECT_EQ(go.at(0).place.node, 0);
   EXPECT_EQ(go.at(9).place.node, 1);
@@ -128,7 +129,7 @@ TEST(Rounds, EndWellWhenAllRanksDo) {
   journey.hear(1, kIdle);
   EXPECT_FALSE(journey.rounds.over());
   journey.hear(0, kIdle);
-  const auto over = journey.take(Kind::Over);
+  const auto over = journey.take(Told::Over);
   ASSERT_EQ(over.size(), 2u);
   EXPECT_EQ(over.at(1).number, 0);
   EXPECT_EQ(over.at(1).text, "");
@@ -143,7 +144,7 @@ TEST(Rounds, NameTheMissingNodesAtTheDeadline) {
   journey.pass(30s - 1ms);
   EXPECT_TRUE(journey.letters.empty());
   journey.pass(1ms);
-  const auto over = journey.take(Kind::Over);
+  const auto over = journey.take(Told::Over);
   ASSERT_EQ(over.size(), 2u);
   EXPECT_EQ(over.at(1).number, 1);
   EXPECT_TRUE(over.at(1).text.starts_with(
@@ -157,7 +158,7 @@ TEST(Rounds, RefuseByNameWhoDoesNotFit) {
   journey.join(1, 1);
   const auto refusal = [&](int id, const NodeCard& card) {
     journey.join(id, card);
-    const auto over = journey.take(Kind::Over);
+    const auto over = journey.take(Told::Over);
     EXPECT_EQ(over.size(), 1u);
     EXPECT_EQ(over.count(id), 1u);
     return over.count(id) == 1 ? over.at(id).text : "";
@@ -169,8 +170,8 @@ TEST(Rounds, RefuseByNameWhoDoesNotFit) {
       "expected one node of rank 1, got a second on late beside that on host1; "));
   card = good;
   card.most = 4;
-  EXPECT_TRUE(refusal(11, card).starts_with(
-      "expected --nnodes 2:3 as on node 0, got 2:4; "));
+  EXPECT_TRUE(
+      refusal(11, card).starts_with("expected --nnodes 2:3 as on node 0, got 2:4; "));
   card = good;
   card.run_id = "other";
   EXPECT_TRUE(refusal(12, card).starts_with(
@@ -181,7 +182,7 @@ TEST(Rounds, RefuseByNameWhoDoesNotFit) {
   card = good;
   card.run_id = "job";
   journey.join(14, card);
-  EXPECT_EQ(journey.receivers(Kind::Go), (Ids{0, 1, 14})) << "the others go on";
+  EXPECT_EQ(journey.receivers(Told::Go), (Ids{0, 1, 14})) << "the others go on";
   EXPECT_TRUE(refusal(15, {.least = 2, .most = 3, .host = "more"})
                   .starts_with("expected 3 nodes, got one more"));
 }
@@ -191,12 +192,12 @@ TEST(Rounds, AFailureGoesToTheOthersAndDecides) {
   for (const int id : {0, 1, 2})
     journey.join(id, id);
   journey.hear(1, failed(1, {.exit_code = 3}));
-  EXPECT_EQ(journey.receivers(Kind::Failed), (Ids{0, 2}));
+  EXPECT_EQ(journey.receivers(Told::Failed), (Ids{0, 2}));
   journey.hear(0, failed(0, {.signal = SIGABRT}));  // its consequence
-  EXPECT_EQ(journey.receivers(Kind::Failed), Ids{});
+  EXPECT_EQ(journey.receivers(Told::Failed), Ids{});
   for (const int id : {2, 1, 0})
     journey.hear(id, kIdle);
-  const auto over = journey.take(Kind::Over);
+  const auto over = journey.take(Told::Over);
   ASSERT_EQ(over.size(), 3u);
   for (const auto& [id, word] : over)
     EXPECT_EQ(word.number, 3);
@@ -206,43 +207,43 @@ TEST(Rounds, StartAgainWhenAllRanksHaveEnded) {
   Journey journey({.least = 2, .most = 2, .max_restarts = 1});
   journey.join(0);
   journey.join(1);
-  journey.take(Kind::Go);
+  journey.take(Told::Go);
   journey.hear(1, failed(1, {.signal = SIGSEGV}));
   journey.hear(1, kIdle);
-  EXPECT_EQ(journey.receivers(Kind::Go), Ids{}) << "node 0 still has ranks";
+  EXPECT_EQ(journey.receivers(Told::Go), Ids{}) << "node 0 still has ranks";
   journey.hear(0, kIdle);
-  const auto go = journey.take(Kind::Go);
+  const auto go = journey.take(Told::Go);
   ASSERT_EQ(go.size(), 2u);
   EXPECT_EQ(go.at(1).place.attempt, 1);
   journey.hear(0, failed(0, {.exit_code = 4}));
   journey.hear(0, kIdle);
   journey.hear(1, kIdle);
-  EXPECT_EQ(journey.take(Kind::Over).at(1).number, 4);
+  EXPECT_EQ(journey.take(Told::Over).at(1).number, 4);
 }
 
 TEST(Rounds, AWishToStopEndsAllAndNamesWho) {
   Journey journey({.least = 2, .most = 2, .max_restarts = 5});
   journey.join(0);
   journey.join(1);
-  journey.hear(1, {.kind = Kind::Stopping, .number = SIGINT});
-  const auto stop = journey.take(Kind::Stopping);
+  journey.hear(1, {.kind = Told::Stopping, .number = SIGINT});
+  const auto stop = journey.take(Told::Stopping);
   ASSERT_EQ(stop.size(), 1u);
   EXPECT_EQ(stop.at(0).number, SIGINT);
   EXPECT_EQ(stop.at(0).text, "node 1 (host1) was asked to stop with SIGINT");
   journey.gone(1);
   journey.hear(0, kIdle);
-  EXPECT_EQ(journey.receivers(Kind::Go), (Ids{0, 1})) << "those of the start alone";
+  EXPECT_EQ(journey.receivers(Told::Go), (Ids{0, 1})) << "those of the start alone";
   journey.join(2, 1);
-  EXPECT_EQ(journey.receivers(Kind::Over), Ids{2});
+  EXPECT_EQ(journey.receivers(Told::Over), Ids{2});
 }
 
 TEST(Rounds, AWishToStopEndsThoseThatStillGather) {
   Journey journey({.least = 3, .most = 3});
   journey.join(0);
   journey.join(1);
-  journey.hear(1, {.kind = Kind::Stopping, .number = SIGTERM});
+  journey.hear(1, {.kind = Told::Stopping, .number = SIGTERM});
   EXPECT_EQ(
-      journey.take(Kind::Stopping).at(0).text,
+      journey.take(Told::Stopping).at(0).text,
       "the node on host1 was asked to stop with SIGTERM");
 }
 
@@ -250,15 +251,15 @@ TEST(Rounds, SignalsAndObedienceGoToTheOthers) {
   Journey journey({.least = 2, .most = 2, .max_restarts = 5});
   journey.join(0);
   journey.join(1);
-  journey.hear(0, {.kind = Kind::Passed, .number = SIGUSR1});
-  EXPECT_EQ(journey.receivers(Kind::Passed), Ids{1});
-  journey.hear(1, {.kind = Kind::Obeyed});
-  EXPECT_EQ(journey.receivers(Kind::Obeyed), Ids{0});
-  journey.hear(0, {.kind = Kind::Obeyed});
-  EXPECT_EQ(journey.receivers(Kind::Obeyed), Ids{});
+  journey.hear(0, {.kind = Told::Passed, .number = SIGUSR1});
+  EXPECT_EQ(journey.receivers(Told::Passed), Ids{1});
+  journey.hear(1, {.kind = Told::Obeyed});
+  EXPECT_EQ(journey.receivers(Told::Obeyed), Ids{0});
+  journey.hear(0, {.kind = Told::Obeyed});
+  EXPECT_EQ(journey.receivers(Told::Obeyed), Ids{});
   journey.hear(0, kIdle);
   journey.hear(1, kIdle);
-  EXPECT_EQ(journey.take(Kind::Over).at(0).number, kResumable) << "not started again";
+  EXPECT_EQ(journey.take(Told::Over).at(0).number, kResumable) << "not started again";
 }
 
 TEST(Rounds, ANodeThatVanishesIsNamedAndEndsTheJob) {
@@ -266,13 +267,13 @@ TEST(Rounds, ANodeThatVanishesIsNamedAndEndsTheJob) {
   for (const int id : {0, 1, 2})
     journey.join(id, id);
   journey.gone(2);
-  const auto lost = journey.take(Kind::Lost);
+  const auto lost = journey.take(Told::Lost);
   ASSERT_EQ(lost.size(), 2u);
   EXPECT_EQ(lost.at(0).text, "node 2 (host2) is gone: no sign");
   EXPECT_EQ(lost.at(0).number, 0);
   journey.hear(0, kIdle);
   journey.hear(1, kIdle);
-  EXPECT_EQ(journey.take(Kind::Over).at(1).number, 1);
+  EXPECT_EQ(journey.take(Told::Over).at(1).number, 1);
 }
 
 TEST(Rounds, ANodeThatHasEndedWellMayGo) {
@@ -282,7 +283,7 @@ TEST(Rounds, ANodeThatHasEndedWellMayGo) {
   journey.hear(1, kIdle);
   journey.gone(1);
   journey.hear(0, kIdle);
-  EXPECT_EQ(journey.take(Kind::Over).at(0).number, 0);
+  EXPECT_EQ(journey.take(Told::Over).at(0).number, 0);
 }
 
 TEST(Rounds, WithBoundsWaitAMomentForMore) {
@@ -294,9 +295,9 @@ TEST(Rounds, WithBoundsWaitAMomentForMore) {
   journey.pass(3s);
   journey.join(2);
   journey.pass(2s - 1ms);
-  EXPECT_EQ(journey.receivers(Kind::Go), Ids{});
+  EXPECT_EQ(journey.receivers(Told::Go), Ids{});
   journey.pass(1ms);
-  EXPECT_EQ(journey.receivers(Kind::Go), (Ids{0, 1, 2}));
+  EXPECT_EQ(journey.receivers(Told::Go), (Ids{0, 1, 2}));
 }
 
 TEST(Rounds, WithBoundsTheMomentBeginsAnewWhenTooFewAreLeft) {
@@ -308,22 +309,22 @@ TEST(Rounds, WithBoundsTheMomentBeginsAnewWhenTooFewAreLeft) {
   EXPECT_EQ(journey.rounds.wake(), journey.now + 56s) << "the deadline is the first's";
   journey.join(2);
   journey.pass(4s);
-  EXPECT_EQ(journey.receivers(Kind::Go), Ids{});
+  EXPECT_EQ(journey.receivers(Told::Go), Ids{});
   journey.pass(1s);
-  EXPECT_EQ(journey.receivers(Kind::Go), (Ids{0, 2}));
+  EXPECT_EQ(journey.receivers(Told::Go), (Ids{0, 2}));
 }
 
 TEST(Rounds, WithBoundsGoOnWithoutALostNodeAndWithOneThatCameLate) {
   Journey journey({.least = 2, .most = 3, .max_restarts = 2, .last_call = 5s});
   for (const int id : {0, 1, 2})
     journey.join(id, -1, id + 1);
-  journey.take(Kind::Go);
+  journey.take(Told::Go);
   journey.gone(1);
   journey.hear(0, kIdle);
   journey.hear(2, kIdle);
-  EXPECT_EQ(journey.receivers(Kind::Go), Ids{}) << "it may come back";
+  EXPECT_EQ(journey.receivers(Told::Go), Ids{}) << "it may come back";
   journey.pass(5s);
-  auto go = journey.take(Kind::Go);
+  auto go = journey.take(Told::Go);
   ASSERT_EQ(go.size(), 2u);
   EXPECT_EQ(go.at(2).place.node, 1);
   EXPECT_EQ(go.at(2).place.first_rank, 1);
@@ -331,48 +332,48 @@ TEST(Rounds, WithBoundsGoOnWithoutALostNodeAndWithOneThatCameLate) {
   EXPECT_EQ(go.at(2).place.attempt, 1);
   journey.join(3);
   EXPECT_TRUE(journey.letters.empty()) << "it waits for the next start";
-  journey.hear(3, {.kind = Kind::Passed, .number = SIGUSR1});
+  journey.hear(3, {.kind = Told::Passed, .number = SIGUSR1});
   EXPECT_TRUE(journey.letters.empty()) << "it has no ranks yet";
   journey.hear(0, failed(0, {.exit_code = 3}));
-  EXPECT_EQ(journey.receivers(Kind::Failed), Ids{2});
+  EXPECT_EQ(journey.receivers(Told::Failed), Ids{2});
   journey.hear(0, kIdle);
   journey.hear(2, kIdle);
-  EXPECT_EQ(journey.receivers(Kind::Go), (Ids{0, 2, 3})) << "at once: all are there";
+  EXPECT_EQ(journey.receivers(Told::Go), (Ids{0, 2, 3})) << "at once: all are there";
 }
 
 TEST(Rounds, WithoutBoundsWaitForTheReplacementOfALostNode) {
   Journey journey({.least = 2, .most = 2, .max_restarts = 1, .join = 60s});
   journey.join(0, 0);
   journey.join(1, 1);
-  journey.take(Kind::Go);
+  journey.take(Told::Go);
   journey.gone(1);
   journey.hear(0, kIdle);
   EXPECT_EQ(journey.rounds.wake(), journey.now + 60s);
   journey.pass(20s);
   journey.join(2, 1);
-  EXPECT_EQ(journey.receivers(Kind::Go), (Ids{0, 2}));
+  EXPECT_EQ(journey.receivers(Told::Go), (Ids{0, 2}));
 }
 
 TEST(Rounds, WithoutBoundsNobodyJoinsInTheMiddle) {
   Journey journey({.least = 2, .most = 2, .max_restarts = 1});
   journey.join(0, 0);
   journey.join(1, 1);
-  journey.take(Kind::Go);
+  journey.take(Told::Go);
   journey.gone(1);
   journey.join(2, 1);
-  EXPECT_EQ(journey.receivers(Kind::Over), Ids{2}) << "the ranks of node 0 still run";
+  EXPECT_EQ(journey.receivers(Told::Over), Ids{2}) << "the ranks of node 0 still run";
 }
 
 TEST(Rounds, OneThatOnlyWaitsMayBeStopped) {
   Journey journey({.least = 1, .most = 3, .last_call = 1s});
   journey.join(0);
   journey.pass(1s);
-  journey.take(Kind::Go);
+  journey.take(Told::Go);
   journey.join(1);
-  journey.hear(1, {.kind = Kind::Stopping, .number = SIGINT});
+  journey.hear(1, {.kind = Told::Stopping, .number = SIGINT});
   EXPECT_TRUE(journey.letters.empty()) << "the job is not its own";
   journey.hear(0, kIdle);
-  EXPECT_EQ(journey.receivers(Kind::Over), Ids{0});
+  EXPECT_EQ(journey.receivers(Told::Over), Ids{0});
 }
 
 TEST(Rounds, ANodeThatCannotBeStartedEndsTheGathering) {
@@ -380,17 +381,27 @@ TEST(Rounds, ANodeThatCannotBeStartedEndsTheGathering) {
   journey.join(0);
   journey.rounds.cannot_gather("no ssh");
   journey.pass(0s);
-  const auto over = journey.take(Kind::Over);
+  const auto over = journey.take(Told::Over);
   ASSERT_EQ(over.size(), 1u);
   EXPECT_EQ(over.at(0).number, 1);
   EXPECT_EQ(over.at(0).text, "no ssh");
+}
+
+TEST(Rounds, EndWhereNobodyCanStart) {
+  Journey journey({.least = 2, .most = 2, .max_restarts = 3});
+  journey.join(0);
+  journey.join(1);
+  journey.rounds.cannot_start("no port");
+  journey.pass(0s);
+  EXPECT_EQ(journey.take(Told::Over).at(1).text, "no port");
+  EXPECT_TRUE(journey.rounds.over());
 }
 
 TEST(Rounds, ANodeThatFailsToBeStartedLaterSaysNothingNew) {
   Journey journey({.least = 2, .most = 2});
   journey.join(0);
   journey.join(1);
-  journey.take(Kind::Go);
+  journey.take(Told::Go);
   journey.rounds.cannot_gather("no ssh");
   journey.pass(0s);
   EXPECT_TRUE(journey.letters.empty());

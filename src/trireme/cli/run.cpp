@@ -94,7 +94,9 @@ void add_torchrun_options(CLI::App& run, RunArguments& arguments) {
       "How often all ranks are started again after a failure")
       ->check(CLI::Range(0, 1'000'000).description(""))
       ->type_name("N");
-  add(both_spellings("--log-dir"), arguments.log_dir, "The folder for --redirects and --tee")
+  add(both_spellings("--log-dir"),
+      arguments.log_dir,
+      "The folder for --redirects and --tee")
       ->type_name("DIR");
   add("-r,--redirects",
       arguments.redirects,
@@ -102,7 +104,9 @@ void add_torchrun_options(CLI::App& run, RunArguments& arguments) {
       ->type_name("WHAT");
   add("-t,--tee", arguments.tee, "To files and here, each line with its rank")
       ->type_name("WHAT");
-  add(both_spellings("--rdzv-id"), arguments.run_id, "The id of this job; made up if not given")
+  add(both_spellings("--rdzv-id"),
+      arguments.run_id,
+      "The id of this job; made up if not given")
       ->type_name("ID");
 }
 

@@ -62,8 +62,7 @@ void read_endpoint(const std::string& given, launch::Options& options) {
   const size_t colon = given.rfind(':');
   const bool bare = colon == std::string::npos || given.ends_with(']');
   options.master_addr = bare ? given : given.substr(0, colon);
-  const auto port =
-      bare ? kRendezvousPort : parse_number<int>(given.substr(colon + 1));
+  const auto port = bare ? kRendezvousPort : parse_number<int>(given.substr(colon + 1));
   if (options.master_addr.empty() || !port || *port < 1 || *port > 65535)
     throw InvalidArgument(text(
         "[cli] expected --rdzv-endpoint as host or host:port, got ",
@@ -77,18 +76,19 @@ void read_settings(const std::string& given, launch::Nodes& nodes) {
   for (const std::string& one : split(given, ',')) {
     const size_t equals = std::min(one.find('='), one.size());
     const std::string name = one.substr(0, equals);
-    const auto seconds =
-        parse_number<double>(std::string_view(one).substr(std::min(equals + 1, one.size())));
+    const auto seconds = parse_number<double>(
+        std::string_view(one).substr(std::min(equals + 1, one.size())));
     const bool join = name == "join_timeout" || name == "timeout";
     if ((!join && name != "last_call_timeout") || !seconds ||
         !(*seconds > 0 && *seconds <= 86400))
       throw InvalidArgument(text(
-          "[cli] expected --rdzv-conf as join_timeout=SECONDS,last_call_timeout=SECONDS, "
+          "[cli] expected --rdzv-conf as "
+          "join_timeout=SECONDS,last_call_timeout=SECONDS, "
           "got ",
           in_quotes(one),
           "; give one of these, above 0 and at most 86400"));
-    (join ? nodes.join : nodes.last_call) =
-        std::chrono::milliseconds(static_cast<std::int64_t>(std::ceil(*seconds * 1000)));
+    (join ? nodes.join : nodes.last_call) = std::chrono::milliseconds(
+        static_cast<std::int64_t>(std::ceil(*seconds * 1000)));
   }
 }
 
@@ -152,7 +152,8 @@ void read_hosts(const RunArguments& arguments, launch::Options& options) {
     throw InvalidArgument(text(
         "[cli] expected the first of --hosts to be this machine, got ",
         in_quotes(hosts[0]),
-        ", which is no address of it; begin with the name by which the others reach it"));
+        ", which is no address of it; begin with the name by which the others reach "
+        "it"));
   const int count = static_cast<int>(hosts.size());
   options.nodes = launch::Nodes{.least = count, .most = count, .rank = 0};
   options.master_addr = hosts[0];
@@ -185,8 +186,7 @@ void add_node_options(CLI::App& run, RunArguments& arguments) {
   const auto add = [&](const std::string& names, auto& value, const std::string& does) {
     return run.add_option(both_spellings(names), value, does)->group(group);
   };
-  add("--nnodes", arguments.nodes, "Hosts: a number, or bounds as 2:4")
-      ->type_name("N");
+  add("--nnodes", arguments.nodes, "Hosts: a number, or bounds as 2:4")->type_name("N");
   add("--node-rank", arguments.node_rank, "The number of this one; 0 leads")
       ->check(CLI::Range(0, kMostNodes - 1).description(""))
       ->type_name("K");

@@ -58,8 +58,7 @@ constexpr std::array kKnown = {
     KnownVariable{
         "TRIREME_SECURITY",
         "net: insecure-loopback lets connections on this machine go unprotected"},
-    KnownVariable{
-        "TRIREME_SSH", "trireme run --hosts: the command in place of ssh"},
+    KnownVariable{"TRIREME_SSH", "trireme run --hosts: the command in place of ssh"},
     KnownVariable{
         "TRIREME_STORE",
         "net: the URL of the store that the launcher hosts; it sets it",

@@ -27,8 +27,7 @@ std::unique_ptr<Leader> lead(const CompanyPlan& plan, const std::string& token) 
 }  // namespace
 
 bool is_own_address(const net::Address& address) {
-  for (net::Endpoint there :
-       net::resolve(net::Address::tcp(address.host, 0))) {
+  for (net::Endpoint there : net::resolve(net::Address::tcp(address.host, 0))) {
     const FileDescriptor socket(
         ::socket(there.family(), SOCK_STREAM | SOCK_CLOEXEC, 0));
     if (::bind(

@@ -28,8 +28,8 @@ struct CompanyPlan {
 /// threads, so the keeper must have been forked before.
 class Company {
  public:
-  /// `state` is what the launchers that are started from here must find. InvalidArgument
-  /// where this node cannot lead as it was told to.
+  /// `state` is what the launchers that are started from here must find.
+  /// InvalidArgument where this node cannot lead as it was told to.
   Company(const CompanyPlan& plan, const ProcessState& state);
   ~Company();
 

@@ -124,8 +124,9 @@ void Job::ended(int rank, const Ending& ending) {
     resumable_ += ending.exit_code == kResumable ? 1 : 0;
   } else if (passed_on_ && untold && ending.exit_code == kResumable) {
     obeyed_ = true;
-  } else if (!ending.good() && !elsewhere_ &&
-             (phase_ == Phase::Running || (untold && !failure_))) {
+  } else if (
+      !ending.good() && !elsewhere_ &&
+      (phase_ == Phase::Running || (untold && !failure_))) {
     if (!failure_)
       failure_ = {.rank = rank, .ending = ending, .last_lines = {}};
     failed_.push_back(rank);

@@ -140,8 +140,8 @@ void Keeper::start_all() {
   started_ = Clock::now();
   const Options& options = plan_.options;
   const JobPlace place = place_of_attempt();
-  roll_ = RankRoll::create(
-      segment_name(launch_env(place).on_this_host()), options.ranks);
+  roll_ =
+      RankRoll::create(segment_name(launch_env(place).on_this_host()), options.ranks);
   const Environment inherited = Environment::of_process();
   for (int rank = 0; rank < options.ranks; ++rank)
     start_one(rank, place, inherited);
@@ -178,10 +178,10 @@ int Keeper::make_stream(int rank, bool err) {
   };
   const bool tee = chosen(options.tee);
   const bool to_file = tee || chosen(options.redirects);
-  const int file =
-      to_file ? open_log_file(log_file(
-                    plan_.run_folder, job_.attempt(), world_rank(rank), err))
-              : -1;
+  const int file = to_file
+                       ? open_log_file(log_file(
+                             plan_.run_folder, job_.attempt(), world_rank(rank), err))
+                       : -1;
   if (to_file && !tee)
     return file;
   const bool prefix = tee || options.prefix;

@@ -46,7 +46,8 @@ void check_nodes(const Nodes& nodes, int port) {
         "; correct --node-rank"));
   if (port == 0)
     throw InvalidArgument(
-        "[launch] expected master_port for a job of several nodes, got none; choose one "
+        "[launch] expected master_port for a job of several nodes, got none; choose "
+        "one "
         "that is free on node 0, and give it to all nodes");
 }
 
@@ -151,8 +152,7 @@ KeeperPlan make_plan(const Options& options, RankBody body) {
                 << std::endl;
   }
   // Ranks of one host may talk over tcp, too.
-  if (!options.nodes && net::has_tls() &&
-      !has_security(variables_of(options)))
+  if (!options.nodes && net::has_tls() && !has_security(variables_of(options)))
     plan.job_key = net::JobKey::random().text();
   plan.cores = available_cores();
   if (options.pin)
@@ -162,7 +162,8 @@ KeeperPlan make_plan(const Options& options, RankBody body) {
 
 // Of a job with other nodes: what protects the launchers' talk. It is looked at before
 // anything starts.
-std::optional<CompanyPlan> plan_company(const Options& options, const KeeperPlan& plan) {
+std::optional<CompanyPlan> plan_company(
+    const Options& options, const KeeperPlan& plan) {
   if (!options.nodes)
     return std::nullopt;
   CompanyPlan company{

@@ -29,8 +29,7 @@ net::Address meeting_address(const Options& options) {
 Leader::Leader(const Options& options, const net::Security& security, std::string token)
     : options_(options),
       token_(std::move(token)),
-      key_(
-          security.encrypted() ? std::optional(net::JobKey::random()) : std::nullopt),
+      key_(security.encrypted() ? std::optional(net::JobKey::random()) : std::nullopt),
       rounds_(
           {.least = options.nodes->least,
            .most = options.nodes->most,
@@ -94,8 +93,10 @@ void Leader::take(const Event& event) {
 }
 
 void Leader::post() {
-  for (Letter& letter : rounds_.next(Clock::now()))
-    send(std::move(letter));
+  for (auto letters = rounds_.next(Clock::now()); !letters.empty();
+       letters = rounds_.next(Clock::now()))
+    for (Letter& letter : letters)
+      send(std::move(letter));
 }
 
 void Leader::send(Letter letter) {
@@ -105,6 +106,8 @@ void Leader::send(Letter letter) {
   if (NodePlace& place = letter.word.place; letter.word.kind == Word::Kind::Go) {
     if (place.attempt != store_attempt_)
       open_store(place.attempt);
+    if (rounds_.over())
+      return;
     place.master_addr = options_.master_addr;
     place.master_port = master_port_;
     place.store =
@@ -118,7 +121,8 @@ void Leader::send(Letter letter) {
 
 // A store of its own for each start: a rank of a former one finds nothing there, and is
 // refused.
-void Leader::open_store(int attempt) {
+void Leader::open_store(int attempt) try {
+  store_attempt_ = attempt;
   store_.reset();
   net::Address where = net::listen_address(meeting_address(options_));
   where.port = 0;
@@ -127,8 +131,10 @@ void Leader::open_store(int attempt) {
       .security = rank_security(key_),
       .job = options_.run_id,
       .incarnation = static_cast<std::uint64_t>(attempt)});
-  store_attempt_ = attempt;
   master_port_ = free_port();
+} catch (const Error& error) {
+  rounds_.cannot_start(
+      text("expected a store for the ranks, got none: ", error.what()));
 }
 
 }  // namespace trireme::launch

@@ -23,7 +23,9 @@ class Mailbox {
   Mailbox() : bell_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
     if (bell_.get() < 0)
       throw Error(text(
-          "[launch] expected an eventfd, got ", errno_text(errno), "; raise ulimit -n"));
+          "[launch] expected an eventfd, got ",
+          errno_text(errno),
+          "; raise ulimit -n"));
   }
 
   int fd() const { return bell_.get(); }

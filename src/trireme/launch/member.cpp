@@ -48,7 +48,8 @@ void Member::lost(const net::Peer&, net::Ending ending, const std::string& why) 
 }
 
 void Member::give_up(const std::string& why) {
-  mailbox_.put({.word = {.kind = Word::Kind::Lost, .number = 1, .text = why}, .peer = {}});
+  mailbox_.put(
+      {.word = {.kind = Word::Kind::Lost, .number = 1, .text = why}, .peer = {}});
 }
 
 void Member::dial() {

@@ -32,8 +32,8 @@ constexpr size_t kMostBlock = size_t{48} << 10;  // a pipe takes it without a re
 }
 
 std::string remote_line(const RemoteNode& node) {
-  std::string line = text(
-      "cd ", shell_word(std::filesystem::current_path().string()), " && exec");
+  std::string line =
+      text("cd ", shell_word(std::filesystem::current_path().string()), " && exec");
   for (const std::string& word : node.command)
     line += text(" ", shell_word(word));
   return line;
@@ -61,12 +61,12 @@ std::string remote_line(const RemoteNode& node) {
 }  // namespace
 
 std::string shell_word(std::string_view word) {
-  const bool plain = !word.empty() &&
-                     std::all_of(word.begin(), word.end(), [](unsigned char c) {
-                       return std::isalnum(c) != 0 ||
-                              std::string_view("/._-+:@%,=").find(
-                                  static_cast<char>(c)) != std::string_view::npos;
-                     });
+  const bool plain =
+      !word.empty() && std::all_of(word.begin(), word.end(), [](unsigned char c) {
+        return std::isalnum(c) != 0 ||
+               std::string_view("/._-+:@%,=").find(static_cast<char>(c)) !=
+                   std::string_view::npos;
+      });
   if (plain)
     return std::string(word);
   std::string quoted = "'";
@@ -155,8 +155,8 @@ void Remotes::start(
   int in[2] = {-1, -1};
   int err[2] = {-1, -1};
   if (::pipe2(in, O_CLOEXEC) != 0 || ::pipe2(err, O_CLOEXEC) != 0)
-    throw Error(text(
-        "[launch] expected a pipe, got ", errno_text(errno), "; raise ulimit -n"));
+    throw Error(
+        text("[launch] expected a pipe, got ", errno_text(errno), "; raise ulimit -n"));
   const FileDescriptor ends[] = {
       FileDescriptor(in[0]), FileDescriptor(in[1]), FileDescriptor(err[1])};
   ::fcntl(err[0], F_SETFL, O_NONBLOCK);

@@ -262,9 +262,9 @@ void Rounds::stop(int id, const Word& word) {
     members_.erase(id);  // it only waited for the next round
     return;
   }
-  const std::string who =
-      member.node >= 0 ? node_text(member.node, member.card.host)
-                       : text("the node on ", escaped(member.card.host));
+  const std::string who = member.node >= 0
+                              ? node_text(member.node, member.card.host)
+                              : text("the node on ", escaped(member.card.host));
   phase_ = Phase::Stopping;
   for (const auto& [other, there] : members_)
     if (other != id)
@@ -272,8 +272,7 @@ void Rounds::stop(int id, const Word& word) {
           other,
           {.kind = Word::Kind::Stopping,
            .number = word.number,
-           .text =
-               text(who, " was asked to stop with ", signal_name(word.number))});
+           .text = text(who, " was asked to stop with ", signal_name(word.number))});
 }
 
 void Rounds::gone(int id, const std::string& why) {

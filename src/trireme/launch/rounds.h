@@ -47,6 +47,8 @@ class Rounds {
   void gone(int id, const std::string& why);
   /// Not all nodes can come; before the first start the job is over with that.
   void cannot_gather(const std::string& why);
+  /// Nobody can start, though all are there: the job is over with that.
+  void cannot_start(const std::string& why) { finish(1, why); }
 
   /// What is to be told now, in order; call it after each of the above, and at wake().
   std::vector<Letter> next(Time now);

@@ -56,7 +56,8 @@ Environment::Variables rank_variables(
     all["TRIREME_JOB_KEY"] = place.job_key;
   }
   all.try_emplace("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1");
-  all.try_emplace("OMP_NUM_THREADS", text(threads_per_rank(place.cores, place.local_ranks)));
+  all.try_emplace(
+      "OMP_NUM_THREADS", text(threads_per_rank(place.cores, place.local_ranks)));
   // Most of a rank's start is libtorch filling the heap with its list of operators:
   // with huge pages that takes a sixth less time.
   all.try_emplace("GLIBC_TUNABLES", "glibc.malloc.hugetlb=1");

@@ -31,8 +31,9 @@ struct JobPlace {
 };
 
 /// The variables of one rank, counted on this node: those of this process, over them
-/// `extra`, over both what torchrun would set. OMP_NUM_THREADS, OMP_WAIT_POLICY (which is set where ranks
-/// outnumber cores) and GLIBC_TUNABLES stay as they are where somebody has set them.
+/// `extra`, over both what torchrun would set. OMP_NUM_THREADS, OMP_WAIT_POLICY (which
+/// is set where ranks outnumber cores) and GLIBC_TUNABLES stay as they are where
+/// somebody has set them.
 ///
 ///     rank_variables(place, 2, Environment::of_process(), {})["RANK"];   // "2"
 Environment::Variables rank_variables(

@@ -42,8 +42,8 @@ struct OpenStoreOptions {
 /// not set, rank 0 hosts it at MASTER_ADDR and MASTER_PORT, and a world of one needs no
 /// other process. Where torchrun's agent listens at MASTER_PORT
 /// (TORCHELASTIC_USE_AGENT_STORE is True) it is the port behind that, or
-/// TRIREME_STORE_PORT, which holds everywhere. What rank 0 hosts ends with its store: let it be the last to close,
-/// for instance after a second join().
+/// TRIREME_STORE_PORT, which holds everywhere. What rank 0 hosts ends with its store:
+/// let it be the last to close, for instance after a second join().
 ///
 ///     auto store = open_store("env://");
 ///     auto addresses = join(*store, world_size, rank, own_address, deadline);
