@@ -35,7 +35,7 @@ LAYERS["bench"] = (tuple(module for module in LAYERS if module != "cli"), True)
 
 # cli holds two programs. The files of `trireme`, which starts without libtorch, by stem:
 LIBTORCH_FREE_CLI = {"doctor_front", "front", "keys", "machine_facts", "main", "output",
-                     "rank_count", "run", "schedule", "schedule_check", "schedule_input",
+                     "rank_count", "run", "run_nodes", "schedule", "schedule_check", "schedule_input",
                      "schedule_list", "schedule_options", "schedule_plan", "schedule_show",
                      "schedule_simulate", "schedule_words",
                      "run_torch", "variables"}
@@ -50,6 +50,9 @@ NO_TEST = {
     "comm/reduce_kernel_avx2.cpp": "see above",
     "comm/reduce_kernel_avx512.cpp": "see above",
     "comm/reduce_kernel_baseline.cpp": "see above",
+    # Parts of Keeper: keeper_test.cpp and tests/integration/run_nodes_test.cpp run them.
+    "launch/keeper_nodes.cpp": "see above",
+    "launch/keeper_report.cpp": "see above",
     # Parts of Runtime: runtime_test.cpp and tests/integration/pipeline_*_test.cpp run them.
     "pipe/runtime_compute.cpp": "see above",
     "pipe/runtime_messages.cpp": "see above",

@@ -198,18 +198,19 @@ TEST(RunCommand, WrongUsageIsTwoWithAReason) {
       {{"-n", "-2", "--", "true"}, "at least one rank, got -2"},
       {{"-n", "10000", "--", "true"}, "at most 2048 ranks on one host, got 10000; "},
       {{"-n", "two", "--", "true"}, "trireme: [cli] expected the number of ranks (-n)"},
-      {{"--nnodes", "2", "--", "true"},
-       "trireme: [cli] expected --nnodes 1, got 2; this "},
-      {{"--nnodes", "1:4", "--", "true"},
-       "trireme: [cli] expected --nnodes 1, got 1:4; "},
+      {{"--nnodes", "2", "--node-rank", "2", "--", "true"},
+       "trireme: [launch] expected a node's number from 0 to 1, got 2; "},
       {{"--nnodes", "many", "--", "true"},
-       "trireme: [cli] expected --nnodes to be a number of hosts of at least 1, got "
+       "trireme: [cli] expected --nnodes to be a number of hosts from 1 to 10000, or "
+       "bounds as 2:4, got "
        "\"many\""},
       {{"--nnodes", "0", "--", "true"},
-       "trireme: [cli] expected --nnodes to be a number of hosts of at least 1, got "
+       "trireme: [cli] expected --nnodes to be a number of hosts from 1 to 10000, or "
+       "bounds as 2:4, got "
        "\"0\""},
       {{"--nnodes", "::", "--", "true"},
-       "trireme: [cli] expected --nnodes to be a number of hosts of at least 1, got "
+       "trireme: [cli] expected --nnodes to be a number of hosts from 1 to 10000, or "
+       "bounds as 2:4, got "
        "\"::\""},
       {{"--tee", "4", "--", "true"}, "--tee to be 0 (none)"},
       {{"--redirects", "1:1", "--", "true"},

@@ -126,6 +126,29 @@ TEST(LaunchEnv, LocalVariablesAreNeededWithAnotherAddress) {
       "expected LOCAL_RANK, got none: it is not set");
 }
 
+TEST(LaunchEnv, KnowsTheWorldOfItsHost) {
+  const LaunchEnv many{
+      .rank = 5,
+      .world_size = 8,
+      .local_rank = 1,
+      .local_world_size = 2,
+      .run_id = "job"};
+  const LaunchEnv here = many.on_this_host();
+  EXPECT_EQ(here.rank, 1);
+  EXPECT_EQ(here.world_size, 2);
+  EXPECT_TRUE(here.one_host());
+  LaunchEnv neighbour = many;
+  neighbour.rank = 4;
+  neighbour.local_rank = 0;
+  EXPECT_EQ(neighbour.on_this_host().run_id, here.run_id);
+  LaunchEnv other = many;
+  other.rank = 7;
+  EXPECT_NE(other.on_this_host().run_id, here.run_id);
+  const LaunchEnv one{
+      .rank = 1, .world_size = 2, .local_rank = 1, .local_world_size = 2};
+  EXPECT_EQ(one.on_this_host().run_id, "");
+}
+
 TEST(LaunchEnv, OneRankNeedsNeitherAddressNorPort) {
   const LaunchEnv alone = read({{"RANK", "0"}, {"WORLD_SIZE", "1"}});
   EXPECT_EQ(alone.launcher, Launcher::Torchrun);

@@ -47,6 +47,12 @@ TEST(Machine, AllowedCpusAreTheKernels) {
   }
 }
 
+TEST(Machine, HasAName) {
+  char name[256] = {};
+  ASSERT_EQ(::gethostname(name, sizeof name - 1), 0);
+  EXPECT_EQ(host_name(), name);
+}
+
 TEST(Machine, IsDescribed) {
   const Machine machine = describe_machine();
   EXPECT_FALSE(machine.cpu.empty());

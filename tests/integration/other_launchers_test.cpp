@@ -4,6 +4,7 @@
 #include "../launch/launched.h"
 #include "trireme/core/environment.h"
 #include "trireme/launch/program.h"
+#include "trireme/launch/variables.h"
 
 namespace trireme::launch {
 namespace {
@@ -99,19 +100,56 @@ TEST(OtherLaunchersProcs, Mpirun) {
   expect_two_ranks({"mpirun", "--allow-run-as-root", "--oversubscribe", "-n", "2"});
 }
 
-TEST(OtherLaunchersPeer, Torchrun) {
-  const char* python = std::getenv("TRIREME_PYTHON");
+// Null where there is no torchrun to start with.
+const char* python() {
+  const char* set = std::getenv("TRIREME_PYTHON");
   // Whoever builds for others must not leave it out unseen.
-  const bool required = std::getenv("CI") != nullptr;
-  if (!required && (python == nullptr || *python == '\0'))
+  if (std::getenv("CI") != nullptr)
+    return set != nullptr ? set : "python3";
+  return set != nullptr && *set != '\0' ? set : nullptr;
+}
+
+TEST(OtherLaunchersPeer, Torchrun) {
+  if (python() == nullptr)
     GTEST_SKIP() << "TRIREME_PYTHON is not set: no torchrun to start with";
   expect_two_ranks(
-      {python != nullptr ? python : "python3",
+      {python(),
        "-m",
        "torch.distributed.run",
        "--standalone",
        "--nproc-per-node=2",
        "--no-python"});
+}
+
+// Its agent listens at MASTER_PORT itself, and our rank 0 behind it.
+TEST(OtherLaunchersPeer, TorchrunOnTwoNodes) {
+  if (python() == nullptr)
+    GTEST_SKIP() << "TRIREME_PYTHON is not set: no torchrun to start with";
+  const int port = free_port();
+  const Environment::Variables plain = {{"TRIREME_SECURITY", "insecure-loopback"}};
+  const auto command = [&](int node, const Words& more) {
+    Words words = {
+        python(),
+        "-m",
+        "torch.distributed.run",
+        "--nnodes=2",
+        text("--node-rank=", node)};
+    words.insert(words.end(), more.begin(), more.end());
+    words.insert(words.end(), {"--nproc-per-node=1", "--no-python", EXAMPLE});
+    return words;
+  };
+  for (const Words& more :
+       {Words{"--master-addr=127.0.0.1", text("--master-port=", port)},
+        Words{
+            "--rdzv-backend=c10d",
+            text("--rdzv-endpoint=127.0.0.1:", port),
+            "--rdzv-id=job"}}) {
+    Launched zero(command(0, more), with(plain));
+    Launched one(command(1, more), with(plain));
+    EXPECT_EQ(zero.finish(2 * kLong), Ending{}) << zero.err();
+    EXPECT_EQ(one.finish(2 * kLong), Ending{}) << one.err();
+    expect_two_ranks(text(zero.out(), one.out()));
+  }
 }
 
 }  // namespace

@@ -3,6 +3,8 @@
 
 #include "run_case.h"
 #include "trireme/core/segment_file.h"
+#include "trireme/launch/variables.h"
+#include "trireme/net/job_key.h"
 
 namespace trireme::launch {
 namespace {
@@ -10,12 +12,35 @@ namespace {
 class RunWorldProcs : public RunCase {
  protected:
   std::unique_ptr<Launched> world(
-      const Words& options, const std::string& mode, int rank = 1) const {
+      const Words& options,
+      const std::string& mode,
+      int rank = 1,
+      const std::function<void()>& prepare = {}) const {
     Words all = {TRIREME_PROGRAM, "run"};
     all.insert(all.end(), options.begin(), options.end());
     all.insert(all.end(), {"--", WORLD_RANK, mark_.word(), mode, text(rank)});
-    return std::make_unique<Launched>(all);
+    return std::make_unique<Launched>(all, prepare);
   }
+  // Of a job of two nodes, with a key; three ranks, two of them on node 0.
+  std::unique_ptr<Launched> node(
+      int number, const std::string& mode, Words options = {}, int rank = 1) const {
+    options.insert(
+        options.end(),
+        {"--nnodes",
+         "2",
+         "--node-rank",
+         text(number),
+         "--master-port",
+         text(port_),
+         "-n",
+         text(2 - number)});
+    return world(options, mode, rank, [this] {
+      ::unsetenv("TRIREME_SECURITY");
+      ::setenv("TRIREME_JOB_KEY", key_.c_str(), 1);
+    });
+  }
+  const int port_ = free_port();
+  const std::string key_ = net::JobKey::random().text();
 
   // A job whose ranks wait in their segment for one that never comes; its path.
   std::string await_segment(Launched& launched) const {
@@ -129,6 +154,53 @@ TEST_F(RunWorldProcs, TwoJobsOnOneHostDoNotMeet) {
   EXPECT_EQ(other->finish(), Ending{}) << other->err();
   EXPECT_EQ(Launched::count(one->out(), "has the sum 3\n"), 2) << one->out();
   EXPECT_EQ(Launched::count(other->out(), "has the sum 6\n"), 3) << other->out();
+}
+
+// -- over tcp
+
+TEST_F(RunWorldProcs, RanksOfOneHostMeetOverTcpWithoutBeingToldAKey) {
+  const auto launched = world({"-n", "3"}, "", 1, [] {
+    for (const char* name : kSecurityVariables)
+      ::unsetenv(name);
+    ::setenv("TRIREME_BACKEND", "tcp", 1);
+  });
+  EXPECT_EQ(launched->finish(), Ending{}) << launched->err();
+  EXPECT_EQ(Launched::count(launched->out(), "has the sum 6\n"), 3) << launched->out();
+}
+
+TEST_F(RunWorldProcs, RanksOfTwoNodesMeet) {
+  const auto one = node(1, "");
+  const auto zero = node(0, "");
+  EXPECT_EQ(zero->finish(), Ending{}) << zero->err();
+  EXPECT_EQ(one->finish(), Ending{}) << one->err();
+  for (const char* line : {"rank 0 has the sum 6\n", "rank 1 has the sum 6\n"})
+    EXPECT_EQ(Launched::count(zero->out(), line), 1) << zero->out();
+  EXPECT_EQ(one->out(), "rank 2 has the sum 6\n");
+}
+
+TEST_F(RunWorldProcs, ARankThatIsKilledOnAnotherNodeEndsAll) {
+  for (const int rank : {1, 2}) {
+    const auto one = node(1, "kill_after_init", {}, rank);
+    const auto zero = node(0, "kill_after_init", {}, rank);
+    EXPECT_EQ(zero->finish(), Ending{.exit_code = 137}) << zero->err();
+    EXPECT_EQ(one->finish(), Ending{.exit_code = 137}) << one->err();
+    for (const Launched* launched : {zero.get(), one.get()})
+      EXPECT_NE(
+          launched->err().find(
+              text("[launch] rank ", rank, " of 3, on node ", rank - 1)),
+          std::string::npos)
+          << launched->err();
+  }
+}
+
+TEST_F(RunWorldProcs, ARestartOfTwoNodesDoesNotMeetAnOldRank) {
+  const Words options = {"--max-restarts", "1", "--grace", "0.5"};
+  const auto one = node(1, "linger", options);
+  const auto zero = node(0, "linger", options);
+  EXPECT_EQ(zero->finish(), Ending{}) << zero->err();
+  EXPECT_EQ(one->finish(), Ending{}) << one->err();
+  EXPECT_EQ(Launched::count(zero->out(), "has the sum 6\n"), 2) << zero->out();
+  EXPECT_EQ(Launched::count(one->out(), "has the sum 6\n"), 1) << one->out();
 }
 
 }  // namespace

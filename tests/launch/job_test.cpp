@@ -372,5 +372,117 @@ TEST(Job, AWishToStopBeforeTheStartStartsNothing) {
   EXPECT_EQ(job.exit_code(), 143);
 }
 
+// -- led by somebody else, as in a job of several nodes
+
+class LedJob : public ::testing::Test {
+ protected:
+  void expect(Kind kind, int signal = 0) {
+    const Step step = job.next(now);
+    EXPECT_EQ(step.kind, kind) << "the kind";
+    EXPECT_EQ(step.signal, signal) << "the signal";
+  }
+  // Until all its ranks run.
+  void begin(int attempt = 0, int max_restarts = 3) {
+    expect(Kind::Ask);
+    expect(Kind::Wait);
+    job.go(attempt, max_restarts);
+    expect(Kind::Start);
+    expect(Kind::Wait);
+  }
+
+  Job job{{.ranks = 2, .grace = 5s, .listen = 1s, .led = true}};
+  Job::Time now{1000h};
+};
+
+TEST_F(LedJob, AsksBeforeEachStartAndForItsEnd) {
+  begin();
+  job.ended(0, kGood);
+  job.ended(1, kThree);
+  EXPECT_TRUE(job.will_restart());
+  begin(1);
+  EXPECT_EQ(job.attempt(), 1);
+  EXPECT_EQ(job.failure(), nullptr);
+  job.ended(0, kGood);
+  job.ended(1, kGood);
+  expect(Kind::Ask);
+  expect(Kind::Wait);
+  job.over(7);
+  expect(Kind::Finish);
+  EXPECT_EQ(job.exit_code(), 7);
+}
+
+TEST_F(LedJob, StartsAgainThoughNothingHasFailedHere) {
+  begin();
+  job.ended(0, kGood);
+  job.ended(1, kGood);
+  begin(4);
+  EXPECT_EQ(job.attempt(), 4);
+}
+
+TEST_F(LedJob, AFailureElsewhereStopsTheRanksAfterTheirMoment) {
+  begin();
+  job.failed_elsewhere(9);
+  EXPECT_TRUE(job.will_restart());
+  expect(Kind::Wait);
+  job.ended(0, kThree);
+  EXPECT_EQ(job.failure(), nullptr) << "a consequence";
+  EXPECT_EQ(job.followed(), std::vector<int>{0});
+  now += 1s;
+  expect(Kind::Signal, SIGTERM);
+  now += 5s;
+  expect(Kind::Signal, SIGKILL);
+  job.ended(1, kKilled);
+  expect(Kind::Ask);
+  EXPECT_EQ(job.exit_code(), 9);
+}
+
+TEST_F(LedJob, ALocalFailureIsNotOverruled) {
+  begin();
+  job.ended(0, kThree);
+  job.failed_elsewhere(9);
+  EXPECT_EQ(job.exit_code(), 3);
+}
+
+TEST_F(LedJob, AWishToStopNeedsNoAnswer) {
+  expect(Kind::Ask);
+  expect(Kind::Wait);
+  job.stop(SIGINT);
+  expect(Kind::Finish);
+  EXPECT_EQ(job.exit_code(), 130);
+}
+
+TEST_F(LedJob, ObeysWhatWasObeyedElsewhere) {
+  begin();
+  job.passed_on();
+  job.obeyed_elsewhere();
+  expect(Kind::Wait);
+  EXPECT_EQ(job.wake(), now + 5s) << "the time of grace";
+  job.ended(0, {.exit_code = kResumable});
+  job.ended(1, {.exit_code = kResumable});
+  EXPECT_EQ(job.failure(), nullptr);
+  expect(Kind::Ask);
+}
+
+TEST_F(LedJob, WithoutItsLeaderEndsWhatRuns) {
+  begin();
+  job.leaderless(1);
+  EXPECT_FALSE(job.will_restart());
+  expect(Kind::Wait);
+  now += 1s;
+  expect(Kind::Signal, SIGTERM);
+  job.ended(0, kTermed);
+  job.ended(1, kTermed);
+  expect(Kind::Finish);
+  EXPECT_EQ(job.exit_code(), 1);
+}
+
+TEST_F(LedJob, WithoutItsLeaderWaitsNoLonger) {
+  expect(Kind::Ask);
+  expect(Kind::Wait);
+  job.leaderless(1);
+  expect(Kind::Finish);
+  EXPECT_EQ(job.exit_code(), 1);
+}
+
 }  // namespace
 }  // namespace trireme::launch

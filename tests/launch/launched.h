@@ -143,6 +143,12 @@ class Launched {
     return read_until([&] { return count(err(), part) >= times; });
   }
 
+  /// The same for what it has printed by now.
+  bool complains_now(const std::string& part) {
+    read_until([&] { return count(err(), part) > 0; }, 10ms);
+    return count(err(), part) > 0;
+  }
+
   /// Waits for its end, reading; code -1 if it does not come.
   Ending finish(std::chrono::milliseconds limit = kLong) {
     in_.close(1);

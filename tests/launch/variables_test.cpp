@@ -19,6 +19,7 @@ constexpr int kCores = 12;
 JobPlace place() {
   return {
       .ranks = 4,
+      .local_ranks = 4,
       .run_id = "job 7",
       .master_addr = "127.0.0.1",
       .master_port = 4711,
@@ -72,6 +73,48 @@ TEST(RankVariables, NameTheJobAsItsLauncherDoes) {
   EXPECT_NE(segment_name(read), segment_name(launch_env(other)));
 }
 
+TEST(RankVariables, CountOverAllNodes) {
+  JobPlace many = place();
+  many.ranks = 9;
+  many.first_rank = 5;
+  many.node = 2;
+  many.nodes = 3;
+  many.store = "tcp://node0:4712";
+  const auto all = rank_variables(many, 1, Environment(), {});
+  const std::pair<const char*, const char*> wanted[] = {
+      {"RANK", "6"},
+      {"LOCAL_RANK", "1"},
+      {"ROLE_RANK", "6"},
+      {"GROUP_RANK", "2"},
+      {"WORLD_SIZE", "9"},
+      {"LOCAL_WORLD_SIZE", "4"},
+      {"ROLE_WORLD_SIZE", "9"},
+      {"GROUP_WORLD_SIZE", "3"},
+      {"TRIREME_STORE", "tcp://node0:4712"},
+      {"OMP_NUM_THREADS", "3"}};
+  for (const auto& [name, value] : wanted)
+    EXPECT_EQ(all.at(name), value) << name;
+  const LaunchEnv read = read_launch_env(Environment(all));
+  EXPECT_FALSE(read.one_host());
+  EXPECT_EQ(
+      segment_name(read.on_this_host()), segment_name(launch_env(many).on_this_host()));
+}
+
+TEST(RankVariables, HaveOneWayToProtectConnections) {
+  const Environment inherited{
+      {"TRIREME_JOB_KEY_FILE", "job.key"}, {"TRIREME_SECURITY", "insecure-loopback"}};
+  EXPECT_TRUE(has_security(inherited));
+  EXPECT_FALSE(has_security(Environment{{"TRIREME_LOG", "info"}}));
+  EXPECT_EQ(
+      rank_variables(place(), 0, inherited, {}).at("TRIREME_JOB_KEY_FILE"), "job.key");
+  JobPlace keyed = place();
+  keyed.job_key = "0123";
+  const auto all = rank_variables(keyed, 0, inherited, {});
+  EXPECT_EQ(all.at("TRIREME_JOB_KEY"), "0123");
+  EXPECT_FALSE(all.contains("TRIREME_JOB_KEY_FILE"));
+  EXPECT_FALSE(all.contains("TRIREME_SECURITY"));
+}
+
 TEST(RankVariables, WinOverWhatWasSetBefore) {
   const Environment inherited{
       {"RANK", "7"},
@@ -104,7 +147,7 @@ TEST(RankVariables, LeaveWhatSomebodyHasSet) {
 
 TEST(RankVariables, GiveEachRankAtLeastOneThread) {
   JobPlace crowded = place();
-  crowded.ranks = kCores + 1;
+  crowded.local_ranks = kCores + 1;
   EXPECT_EQ(rank_variables(crowded, 0, Environment(), {}).at("OMP_NUM_THREADS"), "1");
 }
 
@@ -112,7 +155,7 @@ TEST(RankVariables, KeepIdleThreadsFromSpinningWhereRanksOutnumberCores) {
   EXPECT_FALSE(
       rank_variables(place(), 0, Environment(), {}).contains("OMP_WAIT_POLICY"));
   JobPlace crowded = place();
-  crowded.ranks = kCores + 1;
+  crowded.local_ranks = kCores + 1;
   EXPECT_EQ(
       rank_variables(crowded, 0, Environment(), {}).at("OMP_WAIT_POLICY"), "PASSIVE");
   const Environment active{{"OMP_WAIT_POLICY", "ACTIVE"}};

@@ -52,6 +52,40 @@ void meet(const std::string& url, int world, const auto& options_of) {
   });
 }
 
+TEST(ListenAddress, IsEverywhereUnlessItIsLoopback) {
+  for (const char* host : {"127.0.0.2", "localhost", "::1"})
+    EXPECT_EQ(listen_address(Address::tcp(host, 7)), Address::tcp(host, 7));
+  EXPECT_EQ(listen_address(Address::tcp("node7", 7)), Address::tcp("0.0.0.0", 7));
+  EXPECT_EQ(listen_address(Address::tcp("fd00::1", 7)), Address::tcp("::", 7));
+  EXPECT_EQ(own_address(Address::tcp("0.0.0.0", 7)), Address::tcp("127.0.0.1", 7));
+  EXPECT_EQ(own_address(Address::tcp("::", 7)), Address::tcp("::1", 7));
+  EXPECT_EQ(own_address(Address::tcp("127.0.0.2", 7)), Address::tcp("127.0.0.2", 7));
+}
+
+TEST(OpenStore, IsBehindThePortThatTorchrunsAgentHas) {
+  const StoreServer agent({.security = Security::insecure_loopback()});
+  const int port = agent.addresses().front().port;
+  meet("env://", 2, [&](int rank) {
+    return OpenStoreOptions{
+        .env = rank_env(rank, 2, port, {{"TORCHELASTIC_USE_AGENT_STORE", "True"}})};
+  });
+  const int chosen = free_port();
+  meet("env://", 2, [&](int rank) {
+    return OpenStoreOptions{
+        .env = rank_env(
+            rank,
+            2,
+            port,
+            {{"TORCHELASTIC_USE_AGENT_STORE", "True"},
+             {"TRIREME_STORE_PORT", std::to_string(chosen)}})};
+  });
+  EXPECT_THROW(
+      open_store(
+          "env://",
+          {.env = rank_env(0, 2, 65535, {{"TORCHELASTIC_USE_AGENT_STORE", "True"}})}),
+      InvalidArgument);
+}
+
 TEST(OpenStore, Rank0HostsItWhereTheVariablesSay) {
   const int port = free_port();
   meet("env://", 4, [&](int rank) {

@@ -5,16 +5,19 @@
 #include <ostream>
 #include <string_view>
 #include <sys/prctl.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 
 #include "trireme/cli/output.h"
 #include "trireme/cli/rank_count.h"
+#include "trireme/cli/run_nodes.h"
 #include "trireme/core/error.h"
 #include "trireme/core/escape.h"
 #include "trireme/core/nearest.h"
 #include "trireme/launch/launcher.h"
 #include "trireme/launch/processes.h"
+#include "trireme/launch/remotes.h"
 
 namespace trireme::cli {
 namespace {
@@ -26,38 +29,6 @@ class RunFormatter : public CLI::Formatter {
     return "Usage: trireme run [OPTIONS] [--] PROGRAM [ARGUMENTS]\n";
   }
 };
-
-// Both spellings of torchrun: --log-dir is --log_dir too.
-std::string both(const std::string& name) {
-  std::string other = name;
-  for (size_t i = 2; i < other.size(); ++i)
-    if (other[i] == '-')
-      other[i] = '_';
-  return other == name ? name : text(name, ",", other);
-}
-
-// torchrun takes MIN:MAX too, where ranks may come and go.
-void check_nodes(const std::string& nodes) {
-  if (nodes == "1" || nodes == "1:1")
-    return;
-  const auto is_count = [](std::string_view word) {
-    return !word.empty() && word.front() != '0' &&
-           word.find_first_not_of("0123456789") == std::string_view::npos;
-  };
-  const size_t colon = nodes.find(':');
-  if (!is_count(std::string_view(nodes).substr(0, colon)) ||
-      (colon != std::string::npos &&
-       !is_count(std::string_view(nodes).substr(colon + 1))))
-    throw InvalidArgument(text(
-        "[cli] expected --nnodes to be a number of hosts of at least 1, got ",
-        in_quotes(nodes),
-        "; leave it out, or give 1"));
-  throw NotSupported(text(
-      "[cli] expected --nnodes 1, got ",
-      nodes,
-      "; this launcher starts ranks on one host only: for several, use mpirun, or srun "
-      "--mpi=pmix"));
-}
 
 // The parser takes an option that does not exist for the program.
 void check_not_option(const std::string& word, const CLI::App& run) {
@@ -77,7 +48,6 @@ void check_not_option(const std::string& word, const CLI::App& run) {
 }
 
 launch::Options to_options(const RunArguments& arguments) {
-  check_nodes(arguments.nodes);
   if (!std::isfinite(arguments.grace_seconds))  // no number is outside of any range
     throw InvalidArgument(text(
         "[cli] expected --grace to be a time in seconds, got ",
@@ -97,6 +67,7 @@ launch::Options to_options(const RunArguments& arguments) {
       .run_id = arguments.run_id,
       .master_addr = arguments.master_addr,
       .master_port = arguments.master_port};
+  read_nodes(arguments, options);
   return options;
 }
 
@@ -105,27 +76,27 @@ void add_torchrun_options(CLI::App& run, RunArguments& arguments) {
   const auto add = [&](const std::string& names, auto& value, const std::string& does) {
     return run.add_option(names, value, does)->group(group);
   };
-  add(text("-n,", both("--nproc-per-node")),
+  add(text("-n,", both_spellings("--nproc-per-node")),
       arguments.ranks,
       "Ranks: a number, auto, cpu or gpu")
       ->type_name("N")
       ->capture_default_str();
-  add("--nnodes", arguments.nodes, "Hosts; more than 1 is for mpirun or srun")
-      ->type_name("N");
   run.add_flag_callback(
          "--standalone", [] {}, "One host and a free port, which is the default")
       ->group(group);
   run.add_flag_callback(
-         both("--no-python"),
+         both_spellings("--no-python"),
          [] {},
          "PROGRAM is not a Python script, which is the default")
       ->group(group);
-  add(both("--max-restarts"),
+  add(both_spellings("--max-restarts"),
       arguments.max_restarts,
       "How often all ranks are started again after a failure")
       ->check(CLI::Range(0, 1'000'000).description(""))
       ->type_name("N");
-  add(both("--log-dir"), arguments.log_dir, "The folder for --redirects and --tee")
+  add(both_spellings("--log-dir"),
+      arguments.log_dir,
+      "The folder for --redirects and --tee")
       ->type_name("DIR");
   add("-r,--redirects",
       arguments.redirects,
@@ -133,16 +104,10 @@ void add_torchrun_options(CLI::App& run, RunArguments& arguments) {
       ->type_name("WHAT");
   add("-t,--tee", arguments.tee, "To files and here, each line with its rank")
       ->type_name("WHAT");
-  add(both("--rdzv-id"), arguments.run_id, "The id of this job; made up if not given")
+  add(both_spellings("--rdzv-id"),
+      arguments.run_id,
+      "The id of this job; made up if not given")
       ->type_name("ID");
-  add(both("--master-addr"), arguments.master_addr, "MASTER_ADDR for the ranks")
-      ->type_name("HOST")
-      ->capture_default_str();
-  add(both("--master-port"),
-      arguments.master_port,
-      "MASTER_PORT for the ranks; a free one if not given")
-      ->check(CLI::Range(1, 65535).description(""))
-      ->type_name("PORT");
 }
 
 }  // namespace
@@ -160,6 +125,7 @@ void add_run_options(CLI::App& run, RunArguments& arguments) {
   run.formatter(std::make_shared<RunFormatter>());
   run.prefix_command();
   add_torchrun_options(run, arguments);
+  add_node_options(run, arguments);
   run.add_flag("--prefix", arguments.prefix, "Print each line with its rank in front");
   run.add_flag("--no-pin", arguments.no_pin, "Do not give each rank cores of its own");
   run.add_option(
@@ -175,6 +141,8 @@ void add_run_options(CLI::App& run, RunArguments& arguments) {
       "  trireme run -n auto --max-restarts 3 --prefix -- ./train\n"
       "  trireme run -n 2 --tee 3 --log-dir logs -- ./train    "
       "logs/RUN/attempt_0/RANK/\n"
+      "  trireme run --nnodes 2 --node-rank 1 --master-addr node0 -n 4 -- ./train\n"
+      "  trireme run --hosts node0,node1 -n 4 -- ./train\n"
       "\n"
       "When a rank fails, the others are stopped, and the exit code is that of the "
       "failed one\n"
@@ -201,6 +169,8 @@ int run_job(const RunArguments& arguments, std::ostream& err) {
   // If the process that keeps the ranks is killed, what they have started comes to us.
   ::prctl(PR_SET_CHILD_SUBREAPER, 1);
   try {
+    if (arguments.stdin_variables)
+      launch::set_variables_from(STDIN_FILENO);
     return launch::spawn(to_options(arguments), arguments.command).exit_code;
   } catch (const InvalidArgument& error) {
     err << "trireme: " << error.what() << "\n";

@@ -1,4 +1,4 @@
-// `trireme run`: starts the ranks of a job on this host.
+// `trireme run`: starts the ranks of a job on this host, and on others.
 #pragma once
 #include <iosfwd>
 #include <string>
@@ -14,6 +14,13 @@ namespace trireme::cli {
 struct RunArguments {
   std::string ranks = "1";
   std::string nodes = "1";
+  int node_rank = -1;
+  std::string endpoint;
+  std::string rendezvous = "c10d";
+  std::string rendezvous_settings;
+  std::string hosts;
+  std::string shell;
+  bool stdin_variables = false;
   int max_restarts = 0;
   std::string log_dir;
   std::string redirects = "0";
@@ -39,8 +46,9 @@ std::vector<std::string> split_command(
 /// with underscores. The parser throws InvalidArgument where no program is left over.
 void add_run_options(CLI::App& run, RunArguments& arguments);
 
-/// Runs the job and gives the exit code: that of the first rank that failed, 128 + n
-/// after signal n, 2 for what cannot be started as asked.
+/// Takes the variables from stdin if it was told so, runs the job and gives the exit
+/// code: that of the first rank that failed, 128 + n after signal n, 2 for what cannot
+/// be started as asked.
 int run_job(const RunArguments& arguments, std::ostream& err);
 
 }  // namespace trireme::cli

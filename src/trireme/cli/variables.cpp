@@ -58,12 +58,17 @@ constexpr std::array kKnown = {
     KnownVariable{
         "TRIREME_SECURITY",
         "net: insecure-loopback lets connections on this machine go unprotected"},
+    KnownVariable{"TRIREME_SSH", "trireme run --hosts: the command in place of ssh"},
     KnownVariable{
         "TRIREME_STORE",
         "net: the URL of the store that the launcher hosts; it sets it",
         [](const Environment& env) {
           net::parse_store_url(*env.find("TRIREME_STORE"));
         }},
+    KnownVariable{
+        "TRIREME_STORE_PORT",
+        "net: the port of rank 0's store in place of MASTER_PORT",
+        [](const Environment& env) { env.integer("TRIREME_STORE_PORT", 1, 65535); }},
     KnownVariable{
         "TRIREME_TEXT",
         "trireme train: the folder of the text that it trains on without data.path"},

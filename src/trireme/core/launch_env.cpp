@@ -224,6 +224,16 @@ const char* to_string(Launcher launcher) {
   return "unknown";
 }
 
+LaunchEnv LaunchEnv::on_this_host() const {
+  LaunchEnv here = *this;
+  if (one_host())
+    return here;
+  here.run_id += text("/from rank ", rank - local_rank);
+  here.rank = local_rank;
+  here.world_size = local_world_size;
+  return here;
+}
+
 LaunchEnv read_launch_env(const Environment& env) {
   if (env.has(kTorchrun.rank) || env.has(kTorchrun.world_size)) {
     return read_torchrun(env);

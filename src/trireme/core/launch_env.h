@@ -36,6 +36,10 @@ struct LaunchEnv {
   /// Whether all ranks are on this host.
   bool one_host() const { return local_world_size == world_size; }
 
+  /// The ranks of this host as a world of their own, with a name that no other part of
+  /// the job has; the same where all are on this host.
+  LaunchEnv on_this_host() const;
+
   /// Whether there is an address at which the ranks can meet over the network.
   bool has_master() const { return !master_addr.empty() && master_port != 0; }
 };

@@ -152,6 +152,11 @@ bool process_ended(pid_t pid, std::uint64_t start_time) {
   return stat->ended() || (start_time != 0 && stat->start_time != start_time);
 }
 
+std::string host_name() {
+  char name[256] = {};
+  return ::gethostname(name, sizeof name - 1) == 0 ? name : "?";
+}
+
 std::uint64_t peak_memory_kib(pid_t pid) {
   return parse_kib(read_or_empty(text("/proc/", pid, "/status")), "VmHWM");
 }

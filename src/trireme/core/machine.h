@@ -52,6 +52,9 @@ Machine describe_machine();
 /// One line: "AMD EPYC, 2 cores, 23.5 GiB".
 std::string to_string(const Machine& machine);
 
+/// What this machine calls itself; "?" if it does not say.
+std::string host_name();
+
 /// How many processes wanted to run over the last minute; 0 if unknown.
 double load_average();
 

@@ -1,6 +1,6 @@
 #include "trireme/launch/await.h"
 
-#include <array>
+#include <algorithm>
 #include <cerrno>
 #include <poll.h>
 #include <sstream>
@@ -12,13 +12,12 @@
 
 #include "trireme/core/error.h"
 #include "trireme/core/segment_file.h"
+#include "trireme/launch/company.h"
 #include "trireme/launch/keeper.h"
 #include "trireme/launch/processes.h"
 
 namespace trireme::launch {
 namespace {
-
-constexpr size_t kMostPacket = size_t{32} << 10;
 
 // Without those that are ignored: blocked, they would come all the same.
 sigset_t passed_signals() {
@@ -82,7 +81,10 @@ void pass_signals(const KeeperLink& link) {
   while (::read(link.signals, &info, sizeof info) ==
          static_cast<ssize_t>(sizeof info)) {
     int signal = static_cast<int>(info.ssi_signo);
-    // Ctrl-Z: the ranks, which have no terminal, stop first, and then we do.
+    // Ctrl-Z: the ranks, which have no terminal, stop first, and then we do. To other
+    // nodes a launcher that is suspended would be lost.
+    if (link.company != nullptr && (signal == SIGTSTP || signal == SIGCONT))
+      continue;
     const bool suspend = signal == SIGTSTP;
     if (suspend)
       signal = SIGSTOP;
@@ -92,16 +94,29 @@ void pass_signals(const KeeperLink& link) {
   }
 }
 
+int poll_time(const Company* company) {
+  const auto wake = company != nullptr ? company->wake() : std::nullopt;
+  if (!wake)
+    return -1;
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(
+      *wake - std::chrono::steady_clock::now());
+  return static_cast<int>(std::clamp<std::int64_t>(left.count(), 0, 60'000));
+}
+
 // The keeper's last packet; empty if it has died without one.
 std::string await_packet(const KeeperLink& link) {
-  std::array<pollfd, 2> waits = {
-      pollfd{.fd = link.socket, .events = POLLIN, .revents = 0},
-      pollfd{.fd = link.signals, .events = POLLIN, .revents = 0}};
   while (true) {
-    if (::poll(waits.data(), waits.size(), -1) < 0)
+    std::vector<pollfd> waits = {
+        pollfd{.fd = link.socket, .events = POLLIN, .revents = 0},
+        pollfd{.fd = link.signals, .events = POLLIN, .revents = 0}};
+    if (link.company != nullptr)
+      link.company->add_waits(waits);
+    if (::poll(waits.data(), waits.size(), poll_time(link.company)) < 0)
       continue;
     if (waits[1].revents != 0)
       pass_signals(link);
+    if (link.company != nullptr)
+      link.company->attend(link.socket);
     if (waits[0].revents == 0)
       continue;
     std::string packet(kMostPacket, '\0');
@@ -109,7 +124,9 @@ std::string await_packet(const KeeperLink& link) {
     if (got < 0 && errno == EINTR)
       continue;
     packet.resize(static_cast<size_t>(std::max<ssize_t>(0, got)));
-    return packet;
+    if (link.company == nullptr || !is_word(packet))
+      return packet;
+    link.company->told(decode_word(packet));
   }
 }
 

@@ -27,6 +27,8 @@ class SignalScope {
   int fd_ = -1;
 };
 
+class Company;
+
 /// What connects a launcher with its keeper.
 struct KeeperLink {
   pid_t keeper = -1;
@@ -34,10 +36,13 @@ struct KeeperLink {
   int socket = -1;
   /// SignalScope::fd().
   int signals = -1;
+  /// The other nodes of the job, if it has any.
+  Company* company = nullptr;
 };
 
-/// Passes on signals until the keeper has sent its outcome and ended. If it dies
-/// without one, ends all that is left of the job and throws Error. Closes the socket.
+/// Passes on signals, and words of other nodes, until the keeper has sent its outcome
+/// and ended. If it dies without one, ends all that is left of the job here and throws
+/// Error. Closes the socket.
 Outcome await_outcome(const KeeperLink& link);
 
 /// The keeper's side of it.

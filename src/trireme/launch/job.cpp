@@ -1,6 +1,7 @@
 #include "trireme/launch/job.h"
 
 #include <csignal>
+#include <utility>
 
 namespace trireme::launch {
 namespace {
@@ -18,17 +19,21 @@ Step Job::next(Time now) {
     case Phase::Ready:
       if (asked_ != 0 || abandoned_)
         return conclude();
-      phase_ = Phase::Running;
-      running_.assign(running_.size(), true);
-      left_ = plan_.ranks;
-      return {.kind = Step::Kind::Start};
+      if (!plan_.led)
+        return start();
+      phase_ = Phase::Asking;
+      return {.kind = Step::Kind::Ask};
+    case Phase::Asking:
+      if (asked_ != 0 || abandoned_ || told_code_ || !plan_.led)
+        return conclude();
+      return std::exchange(invited_, false) ? start() : Step{};
     case Phase::Running:
       if (left_ == 0)
         return conclude();
-      if (asked_ == 0 && !failure_ && !obeyed_ && !abandoned_)
+      if (asked_ == 0 && !troubled() && !obeyed_ && !abandoned_)
         return {};
       phase_ = Phase::Listening;
-      wake_ = now + (failure_ ? plan_.listen : plan_.grace);
+      wake_ = now + (troubled() ? plan_.listen : plan_.grace);
       return next(now);
     case Phase::Listening:
       if (left_ == 0)
@@ -54,24 +59,59 @@ Step Job::next(Time now) {
   return {.kind = Step::Kind::Finish};
 }
 
+Step Job::start() {
+  phase_ = Phase::Running;
+  running_.assign(running_.size(), true);
+  left_ = plan_.ranks;
+  return {.kind = Step::Kind::Start};
+}
+
 bool Job::will_restart() const {
-  return failure_ && asked_ == 0 && !obeyed_ && !abandoned_ &&
+  return troubled() && asked_ == 0 && !obeyed_ && !abandoned_ &&
          attempt_ < plan_.max_restarts;
 }
 
 Step Job::conclude() {
   wake_.reset();
-  if (!will_restart() || left_ > 0) {
+  const bool ask = plan_.led && asked_ == 0 && !abandoned_ && !told_code_;
+  if (!(ask || will_restart()) || left_ > 0) {
     phase_ = Phase::Over;
     return {.kind = Step::Kind::Finish};
   }
-  ++attempt_;
+  phase_ = Phase::Ready;
+  if (!ask)
+    begin_attempt(attempt_ + 1);
+  return next({});
+}
+
+void Job::begin_attempt(int attempt) {
+  attempt_ = attempt;
   failure_.reset();
+  elsewhere_.reset();
   failed_.clear();
   followed_.clear();
   passed_on_ = false;
-  phase_ = Phase::Ready;
-  return next({});
+}
+
+void Job::go(int attempt, int max_restarts) {
+  begin_attempt(attempt);
+  plan_.max_restarts = max_restarts;
+  invited_ = true;
+}
+
+void Job::over(int code) {
+  told_code_ = code;
+}
+
+void Job::failed_elsewhere(int code) {
+  if (!troubled())
+    elsewhere_ = code;
+}
+
+void Job::leaderless(int code) {
+  failed_elsewhere(code);
+  plan_.led = false;
+  plan_.max_restarts = 0;
 }
 
 void Job::ended(int rank, const Ending& ending) {
@@ -84,11 +124,13 @@ void Job::ended(int rank, const Ending& ending) {
     resumable_ += ending.exit_code == kResumable ? 1 : 0;
   } else if (passed_on_ && untold && ending.exit_code == kResumable) {
     obeyed_ = true;
-  } else if (!ending.good() && (phase_ == Phase::Running || (untold && !failure_))) {
+  } else if (
+      !ending.good() && !elsewhere_ &&
+      (phase_ == Phase::Running || (untold && !failure_))) {
     if (!failure_)
       failure_ = {.rank = rank, .ending = ending, .last_lines = {}};
     failed_.push_back(rank);
-  } else if (phase_ == Phase::Listening && !ending.good()) {
+  } else if (untold && !ending.good()) {
     followed_.push_back(rank);
   }
 }
@@ -104,9 +146,13 @@ void Job::abandon() {
 }
 
 int Job::exit_code() const {
+  if (told_code_)
+    return *told_code_;
   // A rank that failed before anybody asked to stop is the better answer.
   if (failure_)
     return failure_->ending.shell_code();
+  if (elsewhere_)
+    return *elsewhere_;
   if (asked_ != 0)
     return answers_ > 0 && resumable_ == answers_ ? kResumable : 128 + asked_;
   if (obeyed_)

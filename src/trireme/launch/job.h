@@ -13,6 +13,7 @@ namespace trireme::launch {
 struct Step {
   enum class Kind {
     Wait,    // until something happens, or until Job::wake()
+    Ask,     // whoever leads the job whether, and where, the ranks may start
     Start,   // all ranks, as attempt number Job::attempt()
     Signal,  // to all ranks that are left
     Finish,  // the job is over: Job::exit_code()
@@ -24,7 +25,9 @@ struct Step {
 
 /// A job's course: start, run, and on the first wish to stop a signal, a time of grace,
 /// and SIGKILL. After a failure the others first get a moment to find out for
-/// themselves and to say so; then perhaps all of it again.
+/// themselves and to say so; then perhaps all of it again. A job that is led, because
+/// it has ranks on other nodes too, asks before each start, and goes on only as it is
+/// told.
 ///
 ///     for (Step step = job.next(now); step.kind != Step::Kind::Wait;
 ///          step = job.next(now)) carry_out(step);
@@ -37,6 +40,8 @@ class Job {
     std::chrono::milliseconds grace = std::chrono::seconds(10);
     /// The time between a failure and SIGTERM for the others.
     std::chrono::milliseconds listen{0};
+    /// Whether somebody else decides about starts and about the end.
+    bool led = false;
   };
   explicit Job(const Plan& plan);
 
@@ -53,6 +58,15 @@ class Job {
   /// ends with kResumable has taken it for one: it has not failed, and nothing is
   /// started again. The others get the time of grace to do the same.
   void passed_on() { passed_on_ = true; }
+  /// The answers to Step::Kind::Ask: start, as this attempt of so many; or not.
+  void go(int attempt, int max_restarts);
+  void over(int code);
+  /// Something has failed on another node, which makes this the exit code; or a rank
+  /// there has obeyed a signal that was passed on.
+  void failed_elsewhere(int code);
+  void obeyed_elsewhere() { obeyed_ = true; }
+  /// Nobody leads any more: what is here ends with this code.
+  void leaderless(int code);
   /// Nobody waits for this job any more: no grace, no restart.
   void abandon();
 
@@ -62,6 +76,8 @@ class Job {
   int attempt() const { return attempt_; }
   /// How many ranks of this attempt run.
   int left() const { return left_; }
+  /// Whether a rank has stopped at a signal that was passed on.
+  bool obeyed() const { return obeyed_; }
   bool running(int rank) const { return running_[static_cast<size_t>(rank)]; }
   /// The first rank of this attempt that ended badly by itself, or null.
   const Failure* failure() const { return failure_ ? &*failure_ : nullptr; }
@@ -74,8 +90,11 @@ class Job {
   int exit_code() const;
 
  private:
-  enum class Phase { Ready, Running, Listening, Stopping, Killing, Over };
+  enum class Phase { Ready, Asking, Running, Listening, Stopping, Killing, Over };
   Step conclude();
+  Step start();
+  void begin_attempt(int attempt);
+  bool troubled() const { return failure_ || elsewhere_; }
 
   Plan plan_;
   Phase phase_ = Phase::Ready;
@@ -83,6 +102,9 @@ class Job {
   int left_ = 0;
   std::vector<bool> running_;
   std::optional<Failure> failure_;
+  std::optional<int> elsewhere_;
+  bool invited_ = false;
+  std::optional<int> told_code_;
   std::vector<int> failed_;
   std::vector<int> followed_;
   /// The signal that asked to stop, or 0.

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstring>
 #include <fcntl.h>
-#include <iomanip>
 #include <poll.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
@@ -20,7 +20,6 @@
 namespace trireme::launch {
 namespace {
 
-constexpr int kReportLines = 10;
 constexpr auto kSweepLimit = std::chrono::seconds(5);
 // For the others to notice that a rank has died, and to say what they know of it.
 constexpr auto kListen = std::chrono::seconds(1);
@@ -45,15 +44,6 @@ int open_signals() {
   return checked(::signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK), "a signalfd");
 }
 
-Ending ending_of(int status) {
-  if (WIFSIGNALED(status))
-    return {
-        .exit_code = 0,
-        .signal = WTERMSIG(status),
-        .core_dumped = WCOREDUMP(status) != 0};
-  return {.exit_code = WEXITSTATUS(status)};
-}
-
 void close_if_open(int fd) {
   if (fd > STDERR_FILENO)
     ::close(fd);
@@ -70,7 +60,10 @@ Keeper::Keeper(const KeeperPlan& plan, int front)
           {.ranks = plan.options.ranks,
            .max_restarts = plan.options.max_restarts,
            .grace = plan.options.grace,
-           .listen = kListen}),
+           .listen = kListen,
+           .led = plan.options.nodes.has_value()}),
+      led_(plan.options.nodes.has_value()),
+      place_({.ranks_in_all = plan.options.ranks}),
       out_(STDOUT_FILENO),
       err_(STDERR_FILENO),
       pid_of_(static_cast<size_t>(plan.options.ranks), -1) {}
@@ -111,9 +104,34 @@ void Keeper::carry_out(const Step& step) {
     signal_all(SIGCONT);  // one that is suspended would not hear it
     return;
   }
+  if (step.kind == Step::Kind::Ask) {
+    sweep();
+    return tell({.kind = Word::Kind::Idle});
+  }
   if (job_.attempt() > 0)
     sweep();
   start_all();
+}
+
+JobPlace Keeper::place_of_attempt() const {
+  const Options& options = plan_.options;
+  JobPlace place{
+      .ranks = place_.ranks_in_all,
+      .local_ranks = options.ranks,
+      .first_rank = place_.first_rank,
+      .node = place_.node,
+      .nodes = place_.nodes,
+      .run_id = led_ ? place_.run_id : options.run_id,
+      .master_addr = options.master_addr,
+      .master_port = led_ ? place_.master_port : options.master_port,
+      .restart_count = job_.attempt(),
+      .max_restarts = led_ ? place_.max_restarts : options.max_restarts,
+      .cores = plan_.cores,
+      .store = place_.store,
+      .job_key = led_ ? place_.job_key : plan_.job_key};
+  if (place.master_port == 0)
+    place.master_port = free_port();
+  return place;
 }
 
 void Keeper::start_all() {
@@ -121,15 +139,9 @@ void Keeper::start_all() {
   rank_of_.clear();
   started_ = Clock::now();
   const Options& options = plan_.options;
-  const JobPlace place{
-      .ranks = options.ranks,
-      .run_id = options.run_id,
-      .master_addr = options.master_addr,
-      .master_port = options.master_port != 0 ? options.master_port : free_port(),
-      .restart_count = job_.attempt(),
-      .max_restarts = options.max_restarts,
-      .cores = plan_.cores};
-  roll_ = RankRoll::create(segment_name(launch_env(place)), options.ranks);
+  const JobPlace place = place_of_attempt();
+  roll_ =
+      RankRoll::create(segment_name(launch_env(place).on_this_host()), options.ranks);
   const Environment inherited = Environment::of_process();
   for (int rank = 0; rank < options.ranks; ++rank)
     start_one(rank, place, inherited);
@@ -145,7 +157,7 @@ void Keeper::start_one(int rank, const JobPlace& place, const Environment& inher
       .cpus = plan_.cpus.empty() ? std::vector<int>()
                                  : plan_.cpus[static_cast<size_t>(rank)],
       // As mpirun does: what is piped into the launcher is rank 0's.
-      .in = rank == 0 && ::isatty(STDIN_FILENO) == 0 ? -1 : nothing_,
+      .in = world_rank(rank) == 0 && ::isatty(STDIN_FILENO) == 0 ? -1 : nothing_,
       .out = make_stream(rank, false),
       .err = make_stream(rank, true),
       .leave = [this] { leave(); }};
@@ -166,9 +178,10 @@ int Keeper::make_stream(int rank, bool err) {
   };
   const bool tee = chosen(options.tee);
   const bool to_file = tee || chosen(options.redirects);
-  const int file =
-      to_file ? open_log_file(log_file(plan_.run_folder, job_.attempt(), rank, err))
-              : -1;
+  const int file = to_file
+                       ? open_log_file(log_file(
+                             plan_.run_folder, job_.attempt(), world_rank(rank), err))
+                       : -1;
   if (to_file && !tee)
     return file;
   const bool prefix = tee || options.prefix;
@@ -182,7 +195,7 @@ int Keeper::make_stream(int rank, bool err) {
       err,
       ends[0],
       {.console = err ? &err_ : &out_,
-       .prefix = prefix ? text("[rank ", rank, "] ") : "",
+       .prefix = prefix ? text("[rank ", world_rank(rank), "] ") : "",
        .file = file});
   return ends[1];
 }
@@ -223,20 +236,30 @@ void Keeper::wait_for_events(std::optional<Clock::time_point> wake) {
 }
 
 void Keeper::take_request() {
-  int signal = 0;
-  const ssize_t got = ::recv(front_, &signal, sizeof signal, MSG_DONTWAIT);
+  std::string packet(kMostPacket, '\0');
+  const ssize_t got = ::recv(front_, packet.data(), packet.size(), MSG_DONTWAIT);
   if (got < 0 && (errno == EAGAIN || errno == EINTR))
     return;
-  if (got != static_cast<ssize_t>(sizeof signal)) {
+  packet.resize(static_cast<size_t>(std::max<ssize_t>(0, got)));
+  int signal = 0;
+  if (is_word(packet) && packet.size() != sizeof signal)
+    return take_word(decode_word(packet));
+  if (packet.size() != sizeof signal) {
     alone_ = true;
-    job_.abandon();
-  } else if (is_stop_signal(signal)) {
-    stop(signal);
-  } else {
-    signal_all(signal);
-    if (signal == SIGUSR1 || signal == SIGUSR2)
-      job_.passed_on();
+    return job_.abandon();
   }
+  std::memcpy(&signal, packet.data(), sizeof signal);
+  if (is_stop_signal(signal))
+    return stop(signal);
+  pass(signal);
+  if (led_)
+    tell({.kind = Word::Kind::Passed, .number = signal});
+}
+
+void Keeper::pass(int signal) {
+  signal_all(signal);
+  if (signal == SIGUSR1 || signal == SIGUSR2)
+    job_.passed_on();
 }
 
 void Keeper::take_signals() {
@@ -257,6 +280,8 @@ void Keeper::stop(int signal) {
   ++stops_;
   const bool restart = job_.will_restart();
   job_.stop(signal);
+  if (led_)
+    tell({.kind = Word::Kind::Stopping, .number = signal});
   if (restart)
     say(text("the ranks are not started again, because of ", signal_name(signal)));
 }
@@ -286,89 +311,9 @@ void Keeper::reap() {
   }
   if (job_.failure() != nullptr && !noted_)
     note_failure();
+  tell_if_obeyed();
   if (job_.left() == 0)
     report_failure();  // before the job forgets this attempt
-}
-
-void Keeper::note_failure() {
-  noted_ = true;
-  failure_ = *job_.failure();
-  failure_->last_lines = stderr_end(failure_->rank);
-  const double seconds = std::chrono::duration<double>(Clock::now() - started_).count();
-  std::string others;
-  for (const int rank : job_.failed())
-    if (rank != failure_->rank)
-      others += text(others.empty() ? "" : ", ", rank);
-  report_ = text(
-      "rank ",
-      failure_->rank,
-      " of ",
-      plan_.options.ranks,
-      " ",
-      to_string(failure_->ending),
-      " after ",
-      std::fixed,
-      std::setprecision(1),
-      seconds,
-      " s");
-  if (!others.empty())
-    report_ += text("; at the same moment failed: ", others);
-  others_left_ = job_.left() > 0;
-}
-
-// Tells it when the others have had their moment: of a rank that was killed only they
-// can say something.
-void Keeper::report_failure() {
-  if (report_.empty())
-    return;
-  std::string report = std::exchange(report_, {});
-  if (job_.will_restart())
-    report += text(
-        "; all ranks are started again (restart ",
-        job_.attempt() + 1,
-        " of ",
-        plan_.options.max_restarts,
-        ")");
-  else if (others_left_)
-    report += "; the other ranks are stopped";
-  if (failure_->ending.exit_code == kResumable) {
-    // It has said itself why, and what it wrote is no trouble.
-    say(report + "; it can go on from what it saved");
-    return;
-  }
-  if (!failure_->last_lines.empty()) {
-    say(report + "; the end of its stderr:");
-    err_.add(indented(failure_->last_lines, "    "));
-    return;
-  }
-  for (const int rank : job_.followed())
-    if (const std::string lines = stderr_end(rank); !lines.empty()) {
-      say(text(report, "; it wrote nothing to stderr, but rank ", rank, " then did:"));
-      err_.add(indented(lines, "    "));
-      return;
-    }
-  say(report + "; it wrote nothing to stderr");
-}
-
-std::string Keeper::stderr_end(int rank) const {
-  const Options& options = plan_.options;
-  if (options.tee.of(rank).err || !options.redirects.of(rank).err)
-    return relay_.last_lines(rank, kReportLines);
-  const auto path = log_file(plan_.run_folder, job_.attempt(), rank, true);
-  const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (file < 0)
-    return {};
-  std::array<char, Tail::kMostBytes> bytes;
-  const off_t size = ::lseek(file, 0, SEEK_END);
-  const ssize_t got = ::pread(
-      file,
-      bytes.data(),
-      bytes.size(),
-      std::max<off_t>(0, size - off_t{Tail::kMostBytes}));
-  ::close(file);
-  Tail tail;
-  tail.add({bytes.data(), static_cast<size_t>(std::max<ssize_t>(0, got))});
-  return tail.last_lines(kReportLines);
 }
 
 // After the last rank of an attempt: what they have left behind must not disturb the

@@ -17,6 +17,7 @@
 #include "trireme/launch/rank_process.h"
 #include "trireme/launch/relay.h"
 #include "trireme/launch/variables.h"
+#include "trireme/launch/word.h"
 
 namespace trireme::launch {
 
@@ -30,6 +31,8 @@ struct KeeperPlan {
   /// The CPUs of each rank; empty: none is pinned.
   std::vector<std::vector<int>> cpus;
   int cores = 1;
+  /// For the ranks of a job on this node alone, if nothing else is set.
+  std::string job_key;
   ProcessState state;
 };
 
@@ -38,7 +41,8 @@ struct KeeperPlan {
 class Keeper {
  public:
   /// `front` is a socket of packets: a signal's number (an int) is passed on to the
-  /// ranks; its end means that the launcher is gone.
+  /// ranks; its end means that the launcher is gone. In a job of several nodes words of
+  /// the others come and go there, too.
   Keeper(const KeeperPlan& plan, int front);
   ~Keeper();
   Keeper(const Keeper&) = delete;
@@ -51,15 +55,23 @@ class Keeper {
 
   void carry_out(const Step& step);
   void start_all();
+  JobPlace place_of_attempt() const;
+  int world_rank(int rank) const { return place_.first_rank + rank; }
   void start_one(int rank, const JobPlace& place, const Environment& inherited);
   int make_stream(int rank, bool err);
   void signal_all(int signal);
   void wait_for_events(std::optional<Clock::time_point> wake);
   void take_signals();
   void take_request();
+  void take_word(const Word& word);
+  void take_failure(const Word& word);
+  void tell(const Word& word) const;
+  void tell_if_obeyed();
+  void pass(int signal);
   void stop(int signal);
   void reap();
   void note_failure();
+  std::string consequence() const;
   void report_failure();
   std::string stderr_end(int rank) const;
   void sweep();
@@ -75,6 +87,9 @@ class Keeper {
   bool alone_ = false;  // the launcher is gone
   int stops_ = 0;       // how often somebody has asked to stop
   Job job_;
+  const bool led_;
+  /// In a job of several nodes.
+  NodePlace place_;
   Console out_;
   Console err_;
   Relay relay_;
@@ -87,6 +102,8 @@ class Keeper {
   /// Of the failure that was noted; empty once it is told.
   std::string report_;
   bool others_left_ = false;  // when it was noted
+  bool elsewhere_ = false;    // it is another node's
+  bool told_obeyed_ = false;
 };
 
 /// What the keeper is called in lists of processes.

@@ -8,19 +8,48 @@
 #include <iostream>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "trireme/core/error.h"
 #include "trireme/core/machine.h"
 #include "trireme/launch/await.h"
+#include "trireme/launch/company.h"
 #include "trireme/launch/keeper.h"
 #include "trireme/launch/log_files.h"
 #include "trireme/launch/placement.h"
 #include "trireme/launch/program.h"
 #include "trireme/launch/variables.h"
+#include "trireme/net/tls.h"
 
 namespace trireme::launch {
 namespace {
+
+// For launchers on other hosts to end, beyond the time of grace.
+constexpr std::chrono::seconds kRemoteLimit{15};
+
+void check_nodes(const Nodes& nodes, int port) {
+  if (nodes.least < 1 || nodes.most < nodes.least)
+    throw InvalidArgument(text(
+        "[launch] expected a number of nodes from 1, and a least that is not above the "
+        "most, got ",
+        nodes.least,
+        " and ",
+        nodes.most,
+        "; correct --nnodes"));
+  if (nodes.rank < -1 || nodes.rank >= nodes.most)
+    throw InvalidArgument(text(
+        "[launch] expected a node's number from 0 to ",
+        nodes.most - 1,
+        ", got ",
+        nodes.rank,
+        "; correct --node-rank"));
+  if (port == 0)
+    throw InvalidArgument(
+        "[launch] expected master_port for a job of several nodes, got none; choose "
+        "one "
+        "that is free on node 0, and give it to all nodes");
+}
 
 void check(const Options& options) {
   if (options.ranks < 1)
@@ -58,6 +87,8 @@ void check(const Options& options) {
         ", or 0 for a free one, got ",
         options.master_port,
         "; choose one of these"));
+  if (options.nodes)
+    check_nodes(*options.nodes, options.master_port);
 }
 
 // While it lives, descriptors 0 to 2 are open: a pipe of ours that took the place of a
@@ -106,6 +137,10 @@ void raise_file_limit(int ranks) {
   }
 }
 
+Environment variables_of(const Options& options) {
+  return Environment(Environment::of_process().merged(options.variables));
+}
+
 KeeperPlan make_plan(const Options& options, RankBody body) {
   KeeperPlan plan{.options = options, .body = std::move(body)};
   if (plan.options.run_id.empty())
@@ -116,10 +151,37 @@ KeeperPlan make_plan(const Options& options, RankBody body) {
       std::cerr << "[launch] the ranks' output goes to " << plan.run_folder.string()
                 << std::endl;
   }
+  // Ranks of one host may talk over tcp, too.
+  if (!options.nodes && net::has_tls() && !has_security(variables_of(options)))
+    plan.job_key = net::JobKey::random().text();
   plan.cores = available_cores();
   if (options.pin)
     plan.cpus = plan_cores(read_cpus(allowed_cpus()), options.ranks);
   return plan;
+}
+
+// Of a job with other nodes: what protects the launchers' talk. It is looked at before
+// anything starts.
+std::optional<CompanyPlan> plan_company(
+    const Options& options, const KeeperPlan& plan) {
+  if (!options.nodes)
+    return std::nullopt;
+  CompanyPlan company{
+      .options = plan.options,
+      .wanted_run_id = options.run_id,
+      .security = {},
+      .job_key = {}};
+  const Environment env = variables_of(options);
+  if (options.nodes->remotes.empty() || has_security(env)) {
+    company.security = net::Security::from_environment(env);
+    if (env.has("TRIREME_JOB_KEY_FILE"))
+      company.job_key = net::JobKey::read(env.string("TRIREME_JOB_KEY_FILE")).text();
+  } else {
+    const net::JobKey key = net::JobKey::random();
+    company.security = net::Security::job_key(key);
+    company.job_key = key.text();
+  }
+  return company;
 }
 
 // The life of the keeper's process.
@@ -149,11 +211,12 @@ KeeperPlan make_plan(const Options& options, RankBody body) {
   ::_exit(code);
 }
 
-Outcome run(const Options& options, RankBody body) {
-  const StandardFiles files;
-  KeeperPlan plan = make_plan(options, std::move(body));
-  const SignalScope signals;
-  plan.state = signals.before();
+struct Keeping {
+  pid_t pid = -1;
+  int socket = -1;
+};
+
+Keeping fork_keeper(const KeeperPlan& plan, const SignalScope& signals) {
   int ends[2];
   if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0)
     throw Error(text(
@@ -176,7 +239,45 @@ Outcome run(const Options& options, RankBody body) {
         errno_text(code),
         "; raise ulimit -u, or free memory"));
   }
-  return await_outcome({.keeper = keeper, .socket = ends[0], .signals = signals.fd()});
+  return {.pid = keeper, .socket = ends[0]};
+}
+
+// Waits with the other nodes of the job. They learn it if this one cannot go on.
+Outcome await_with_company(
+    const CompanyPlan& plan, const Keeping& keeping, const SignalScope& signals) {
+  std::optional<Company> company;
+  try {
+    company.emplace(plan, signals.before());
+  } catch (...) {
+    ::close(keeping.socket);  // which ends the keeper
+    ::waitpid(keeping.pid, nullptr, 0);
+    throw;
+  }
+  try {
+    const Outcome outcome = await_outcome(
+        {.keeper = keeping.pid,
+         .socket = keeping.socket,
+         .signals = signals.fd(),
+         .company = &*company});
+    company->finish(plan.options.grace + kRemoteLimit);
+    return outcome;
+  } catch (const Error& error) {
+    company->leave(error.what());
+    throw;
+  }
+}
+
+Outcome run(const Options& options, RankBody body) {
+  const StandardFiles files;
+  KeeperPlan plan = make_plan(options, std::move(body));
+  const auto company = plan_company(options, plan);
+  const SignalScope signals;
+  plan.state = signals.before();
+  const Keeping keeping = fork_keeper(plan, signals);
+  if (company)
+    return await_with_company(*company, keeping, signals);
+  return await_outcome(
+      {.keeper = keeping.pid, .socket = keeping.socket, .signals = signals.fd()});
 }
 
 size_t thread_count() {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <sys/wait.h>
 
 #include "trireme/core/error.h"
 #include "trireme/core/escape.h"
@@ -59,6 +60,15 @@ StreamChoice parse_stream_choice(std::string_view option, std::string_view value
       return choice;
     rest.remove_prefix(comma + 1);
   }
+}
+
+Ending ending_of(int status) {
+  if (WIFSIGNALED(status))
+    return {
+        .exit_code = 0,
+        .signal = WTERMSIG(status),
+        .core_dumped = WCOREDUMP(status) != 0};
+  return {.exit_code = WEXITSTATUS(status)};
 }
 
 std::string signal_name(int signal) {

@@ -37,10 +37,35 @@ struct StreamChoice {
 /// or by rank as "0:3,1:2". InvalidArgument names `option` on anything else.
 StreamChoice parse_stream_choice(std::string_view option, std::string_view value);
 
+/// A node that is started from here, and the command line of its launcher.
+struct RemoteNode {
+  std::string host;
+  std::vector<std::string> command;
+};
+
+/// A job over several nodes, each with a launcher of its own, which meet at
+/// Options::master_addr and master_port. Security::from_environment() protects what
+/// they say.
+struct Nodes {
+  /// How many there are; if these differ, the job goes on with those that are there.
+  int least = 1;
+  int most = 1;
+  /// Which one this is; 0 hosts the meeting. -1: the one whose address that is does,
+  /// and the others are numbered as they come.
+  int rank = -1;
+  /// How long all have to come; and how long those that are enough wait for more.
+  std::chrono::milliseconds join = std::chrono::minutes(5);
+  std::chrono::milliseconds last_call = std::chrono::seconds(5);
+  /// Nodes that node 0 starts, with this command before the host's name.
+  std::vector<RemoteNode> remotes;
+  std::vector<std::string> shell = {"ssh", "-o", "BatchMode=yes"};
+};
+
 /// How to start the ranks of a job. The defaults suit most programs.
 ///
 ///     launch::Options options{.ranks = 4, .max_restarts = 2};
 struct Options {
+  /// On this node.
   int ranks = 1;
   /// How often all ranks are started again after a failure.
   int max_restarts = 0;
@@ -66,6 +91,8 @@ struct Options {
   int master_port = 0;
   /// Set for every rank, over the variables of this process.
   Environment::Variables variables;
+  /// If the job has other nodes, too.
+  std::optional<Nodes> nodes;
 };
 
 /// How a process ended.
@@ -81,6 +108,8 @@ struct Ending {
   bool operator==(const Ending&) const = default;
 };
 
+/// From what waitpid() gives.
+Ending ending_of(int status);
 /// "exited with code 3", "was ended by SIGSEGV (core dumped)".
 std::string to_string(const Ending& ending);
 /// "SIGSEGV"; "signal 99" if it has no name.
@@ -88,6 +117,7 @@ std::string signal_name(int signal);
 
 /// The rank where the trouble began.
 struct Failure {
+  /// Counted in the world.
   int rank = 0;
   Ending ending;
   /// The end of what it wrote to stderr.

@@ -1,5 +1,6 @@
 #include "trireme/launch/variables.h"
 
+#include <algorithm>
 #include <arpa/inet.h>
 #include <atomic>
 #include <cerrno>
@@ -13,22 +14,29 @@
 
 namespace trireme::launch {
 
+bool has_security(const Environment& env) {
+  return std::any_of(
+      std::begin(kSecurityVariables),
+      std::end(kSecurityVariables),
+      [&](const char* name) { return env.has(name); });
+}
+
 Environment::Variables rank_variables(
     const JobPlace& place,
     int rank,
     const Environment& inherited,
     const Environment::Variables& extra) {
   Environment::Variables all = inherited.merged(extra);
-  const std::string own = text(rank), ranks = text(place.ranks);
+  const std::string own = text(place.first_rank + rank), ranks = text(place.ranks);
   const std::pair<const char*, std::string> torchrun[] = {
       {"RANK", own},
-      {"LOCAL_RANK", own},
+      {"LOCAL_RANK", text(rank)},
       {"ROLE_RANK", own},
-      {"GROUP_RANK", "0"},
+      {"GROUP_RANK", text(place.node)},
       {"WORLD_SIZE", ranks},
-      {"LOCAL_WORLD_SIZE", ranks},
+      {"LOCAL_WORLD_SIZE", text(place.local_ranks)},
       {"ROLE_WORLD_SIZE", ranks},
-      {"GROUP_WORLD_SIZE", "1"},
+      {"GROUP_WORLD_SIZE", text(place.nodes)},
       {"ROLE_NAME", "default"},
       {"MASTER_ADDR", place.master_addr},
       {"MASTER_PORT", text(place.master_port)},
@@ -40,13 +48,21 @@ Environment::Variables rank_variables(
       {"TORCHELASTIC_USE_AGENT_STORE", "False"}};
   for (const auto& [name, value] : torchrun)
     all.insert_or_assign(name, value);
+  if (!place.store.empty())
+    all["TRIREME_STORE"] = place.store;
+  if (!place.job_key.empty()) {
+    for (const char* name : kSecurityVariables)
+      all.erase(name);
+    all["TRIREME_JOB_KEY"] = place.job_key;
+  }
   all.try_emplace("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1");
-  all.try_emplace("OMP_NUM_THREADS", text(threads_per_rank(place.cores, place.ranks)));
+  all.try_emplace(
+      "OMP_NUM_THREADS", text(threads_per_rank(place.cores, place.local_ranks)));
   // Most of a rank's start is libtorch filling the heap with its list of operators:
   // with huge pages that takes a sixth less time.
   all.try_emplace("GLIBC_TUNABLES", "glibc.malloc.hugetlb=1");
   // A thread that spins for work keeps another rank off its core.
-  if (place.ranks > place.cores)
+  if (place.local_ranks > place.cores)
     all.try_emplace("OMP_WAIT_POLICY", "PASSIVE");
   return all;
 }
@@ -54,8 +70,9 @@ Environment::Variables rank_variables(
 LaunchEnv launch_env(const JobPlace& place) {
   return {
       .launcher = Launcher::Torchrun,
+      .rank = place.first_rank,
       .world_size = place.ranks,
-      .local_world_size = place.ranks,
+      .local_world_size = place.local_ranks,
       .master_addr = place.master_addr,
       .master_port = place.master_port,
       .run_id = place.run_id,
@@ -66,7 +83,7 @@ int free_port() {
   const int socket = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   sockaddr_in address{};
   address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  address.sin_addr.s_addr = htonl(INADDR_ANY);
   socklen_t length = sizeof(address);
   auto* any = reinterpret_cast<sockaddr*>(&address);
   const bool found = socket >= 0 && ::bind(socket, any, length) == 0 &&
@@ -76,9 +93,9 @@ int free_port() {
     ::close(socket);
   if (!found)
     throw Error(text(
-        "[launch] expected a free port on 127.0.0.1, got ",
+        "[launch] expected a free port, got ",
         errno_text(code),
-        "; is the loopback interface up?"));
+        "; see that this process may open sockets (ulimit -n)"));
   return ntohs(address.sin_port);
 }
 

@@ -35,21 +35,6 @@ struct StorePlan {
   std::chrono::milliseconds timeout;
 };
 
-// A host's own name may lead to its loopback address there, where no other host can
-// connect: listen everywhere. Authentication keeps strangers out.
-Address listen_address(const Address& address) {
-  if (is_loopback_name(address.host))
-    return address;
-  const bool is_v6 = address.host.find(':') != std::string::npos;
-  return Address::tcp(is_v6 ? "::" : "0.0.0.0", address.port);
-}
-
-Address own_address(const Address& listens) {
-  if (listens.host == "::")
-    return Address::tcp("::1", listens.port);
-  return listens.host == "0.0.0.0" ? Address::tcp("127.0.0.1", listens.port) : listens;
-}
-
 std::string name_of(
     const std::string& given, std::optional<int> rank, const char* else_) {
   if (!given.empty())
@@ -88,7 +73,20 @@ std::shared_ptr<Store> open_tcp(
   return {hosted, &hosted->client};
 }
 
-Address master_of(const LaunchEnv& launch) {
+// torchrun's agent listens at MASTER_PORT itself: rank 0 takes the port behind it.
+int store_port(const LaunchEnv& launch, const Environment& env) {
+  if (env.has("TRIREME_STORE_PORT"))
+    return static_cast<int>(env.integer("TRIREME_STORE_PORT", 1, 65535));
+  const bool taken = env.find("TORCHELASTIC_USE_AGENT_STORE") == "True";
+  if (taken && launch.master_port == 65535)
+    throw InvalidArgument(
+        "[net] expected a port behind MASTER_PORT, at which torchrun's agent listens, "
+        "got MASTER_PORT=65535; set TRIREME_STORE_PORT to one that is free on rank 0's "
+        "host");
+  return launch.master_port + (taken ? 1 : 0);
+}
+
+Address master_of(const LaunchEnv& launch, const Environment& env) {
   if (!launch.has_master())
     throw InvalidArgument(
         "[net] expected MASTER_ADDR and MASTER_PORT, or TRIREME_STORE, for a store at "
@@ -96,7 +94,7 @@ Address master_of(const LaunchEnv& launch) {
   std::string host = launch.master_addr;
   if (host.size() > 2 && host.front() == '[' && host.back() == ']')
     host = host.substr(1, host.size() - 2);
-  return Address::tcp(std::move(host), launch.master_port);
+  return Address::tcp(std::move(host), store_port(launch, env));
 }
 
 /// The URL in TRIREME_STORE, which the launcher sets for all ranks alike.
@@ -127,6 +125,21 @@ std::optional<int> rank_of(const StoreUrl& url, const OpenStoreOptions& options)
 
 }  // namespace
 
+// A host's own name may lead to its loopback address there, where no other host can
+// connect. Authentication keeps strangers out.
+Address listen_address(const Address& address) {
+  if (is_loopback_name(address.host))
+    return address;
+  const bool is_v6 = address.host.find(':') != std::string::npos;
+  return Address::tcp(is_v6 ? "::" : "0.0.0.0", address.port);
+}
+
+Address own_address(const Address& listens) {
+  if (listens.host == "::")
+    return Address::tcp("::1", listens.port);
+  return listens.host == "0.0.0.0" ? Address::tcp("127.0.0.1", listens.port) : listens;
+}
+
 std::shared_ptr<Store> open_store(std::string_view given, OpenStoreOptions options) {
   StoreUrl url = parse_store_url(given);
   const bool from_env = url.kind == StoreUrl::Kind::Env;
@@ -140,7 +153,7 @@ std::shared_ptr<Store> open_store(std::string_view given, OpenStoreOptions optio
       return std::make_shared<MemoryStore>(
           MemoryStoreOptions{.limits = options.limits});
     } else {
-      url = {.kind = StoreUrl::Kind::Tcp, .address = master_of(launch)};
+      url = {.kind = StoreUrl::Kind::Tcp, .address = master_of(launch, options.env)};
     }
     url.rank = launch.rank;
   }

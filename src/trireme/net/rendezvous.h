@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "trireme/core/environment.h"
+#include "trireme/net/address.h"
 #include "trireme/net/security.h"
 #include "trireme/net/store.h"
 
@@ -42,15 +43,23 @@ struct OpenStoreOptions {
 ///
 /// env:// reads TRIREME_STORE, the URL of a store that the launcher hosts; where it is
 /// not set, rank 0 hosts it at MASTER_ADDR and MASTER_PORT, and a world of one needs no
-/// other process. What rank 0 hosts ends with its store: let it be the last to close,
-/// for instance after a second join(). Such a store says under kGonePrefix
-/// (store_server.h) which ranks were lost.
+/// other process. Where torchrun's agent listens at MASTER_PORT
+/// (TORCHELASTIC_USE_AGENT_STORE is True) it is the port behind that, or
+/// TRIREME_STORE_PORT, which holds everywhere. What rank 0 hosts ends with its store:
+/// let it be the last to close, for instance after a second join(). Such a store says
+/// under kGonePrefix (store_server.h) which ranks were lost.
 ///
 ///     auto store = open_store("env://");
 ///     auto addresses = join(*store, world_size, rank, own_address, deadline);
 ///
 /// InvalidArgument for a bad URL or missing variables, TimeoutError if nobody hosts it.
 std::shared_ptr<Store> open_store(std::string_view url, OpenStoreOptions options = {});
+
+/// Where to listen so that others reach a host by this address: there if it is a
+/// loopback one, else everywhere, with the same port.
+Address listen_address(const Address& address);
+/// How this process reaches what listens there.
+Address own_address(const Address& listens);
 
 /// Puts this rank's value into the store, waits until all ranks have done so, and gives
 /// the values of all, by rank. TimeoutError names the ranks that are missing;

@@ -13,6 +13,7 @@
 #include "trireme/comm/agree.h"
 #include "trireme/core/error.h"
 #include "trireme/core/escape.h"
+#include "trireme/core/machine.h"
 #include "trireme/core/proc_text.h"
 
 namespace trireme::train {
@@ -21,13 +22,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kOwnerFile = "job.pid";
-
-std::string host_name() {
-  std::array<char, 256> name{};
-  if (::gethostname(name.data(), name.size() - 1) != 0)
-    return "?";
-  return name.data();
-}
 
 // "process 17 on host"; a file that a killed job has left says nothing of this one.
 std::string owner_of(const fs::path& run) {

@@ -119,15 +119,12 @@ std::shared_ptr<Engine> start_shm(const BackendContext& context) {
 
 std::shared_ptr<SharedEngine> start_shm_host(
     const BackendContext& context, HostJoin join) {
-  LaunchEnv env = context.env;
+  const LaunchEnv& env = context.env;
   const HostPlace place{
       .first_rank = env.rank - env.local_rank, .ranks_in_all = env.world_size};
-  env.run_id += text("/from rank ", place.first_rank);
-  env.rank = env.local_rank;
-  env.world_size = env.local_world_size;
   // Without a flight record: the wire keeps the one of the whole world.
   return start(
-      {.env = env,
+      {.env = env.on_this_host(),
        .place = place,
        .deadline = context.deadline,
        .join = std::move(join)});

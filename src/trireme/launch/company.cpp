@@ -1,0 +1,118 @@
+#include "trireme/launch/company.h"
+
+#include <sys/socket.h>
+
+#include "trireme/core/error.h"
+#include "trireme/core/machine.h"
+#include "trireme/launch/variables.h"
+#include "trireme/net/rendezvous.h"
+
+namespace trireme::launch {
+namespace {
+
+// Node 0 leads; without a number, the first launcher at the address where they meet.
+std::unique_ptr<Leader> lead(const CompanyPlan& plan, const std::string& token) {
+  const int rank = plan.options.nodes->rank;
+  if (rank > 0 || (rank < 0 && !is_own_address(meeting_address(plan.options))))
+    return nullptr;
+  try {
+    return std::make_unique<Leader>(plan.options, plan.security, token);
+  } catch (const InvalidArgument&) {
+    if (rank == 0)
+      throw;
+    return nullptr;  // another launcher of this machine listens there
+  }
+}
+
+}  // namespace
+
+bool is_own_address(const net::Address& address) {
+  for (net::Endpoint there : net::resolve(net::Address::tcp(address.host, 0))) {
+    const FileDescriptor socket(
+        ::socket(there.family(), SOCK_STREAM | SOCK_CLOEXEC, 0));
+    if (::bind(
+            socket.get(),
+            reinterpret_cast<const sockaddr*>(&there.storage),
+            there.length) == 0)
+      return true;
+  }
+  return false;
+}
+
+Company::Company(const CompanyPlan& plan, const ProcessState& state) {
+  const Nodes& nodes = *plan.options.nodes;
+  // The first, because it forks.
+  if (!nodes.remotes.empty())
+    remotes_.emplace(
+        nodes.remotes,
+        nodes.shell,
+        variable_block(shared_variables(Environment::of_process(), plan.job_key)),
+        state);
+  const std::string token = fresh_run_id();
+  leader_ = lead(plan, token);
+  member_ = std::make_unique<Member>(MemberOptions{
+      .card =
+          {.wish = leader_ ? 0 : nodes.rank,
+           .ranks = plan.options.ranks,
+           .least = nodes.least,
+           .most = nodes.most,
+           .host = host_name(),
+           .run_id = leader_ ? "" : plan.wanted_run_id,
+           .token = leader_ ? token : ""},
+      .leader = leader_ ? net::own_address(leader_->address())
+                        : meeting_address(plan.options),
+      .security = plan.security,
+      .patience = nodes.join});
+}
+
+Company::~Company() {
+  // The member's goodbye is the leader's last word.
+  member_.reset();
+  leader_.reset();
+}
+
+void Company::add_waits(std::vector<pollfd>& waits) const {
+  const auto add = [&waits](int fd) {
+    waits.push_back({.fd = fd, .events = POLLIN, .revents = 0});
+  };
+  add(member_->fd());
+  if (leader_)
+    add(leader_->fd());
+  if (remotes_)
+    for (const int fd : remotes_->fds())
+      add(fd);
+}
+
+std::optional<Rounds::Time> Company::wake() const {
+  return leader_ ? leader_->wake() : std::nullopt;
+}
+
+void Company::attend(int keeper) {
+  if (remotes_)
+    if (const std::string trouble = remotes_->attend(); !trouble.empty())
+      leader_->cannot_gather(trouble);
+  if (leader_)
+    leader_->attend();
+  for (const Word& word : member_->take()) {
+    const std::string packet = encode(word);
+    // A keeper that is gone is noticed by who waits for it.
+    (void)::send(keeper, packet.data(), packet.size(), MSG_NOSIGNAL);
+  }
+}
+
+void Company::told(const Word& word) {
+  member_->told(word);
+}
+
+void Company::leave(const std::string& why) {
+  member_->leave(why);
+  if (leader_)
+    leader_->attend();
+}
+
+void Company::finish(std::chrono::milliseconds limit) {
+  if (remotes_)
+    remotes_->finish(Deadline::after(limit));
+}
+
+}  // namespace trireme::launch
