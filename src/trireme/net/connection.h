@@ -21,7 +21,8 @@ class FrameSource {
 };
 
 /// Moves frames over a stream. The reading half belongs to the I/O thread; the writing
-/// half and the stream to whoever holds the lock that it is given.
+/// half to whoever holds the lock that it is given, and so does the stream, unless it
+/// is two-way: then nobody who writes keeps the reader waiting.
 class Connection {
  public:
   Connection(std::unique_ptr<Stream> stream, const Limits& limits, bool checked)
@@ -39,8 +40,8 @@ class Connection {
   Turn write(FrameSource& source, std::size_t budget);
   /// Whether everything that was taken from the source has been written.
   bool written() const { return writing_.empty(); }
-  /// Reads what has come, up to `budget` bytes, and hands it to the sink without the
-  /// lock.
+  /// Reads what has come, up to `budget` bytes, with the lock if the stream needs it,
+  /// and hands it to the sink without.
   Turn read(
       FrameSink& sink,
       std::span<std::byte> scratch,
