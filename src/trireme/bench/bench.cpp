@@ -12,6 +12,8 @@
 #include "trireme/bench/ddp_worker.h"
 #include "trireme/bench/json.h"
 #include "trireme/bench/launch.h"
+#include "trireme/bench/net.h"
+#include "trireme/bench/net_worker.h"
 #include "trireme/bench/peer.h"
 #include "trireme/bench/pipe.h"
 #include "trireme/bench/pipe_worker.h"
@@ -58,6 +60,10 @@ int work_launch(const BenchCommand&) {
   return run_launch_worker();
 }
 
+int work_net(const BenchCommand&) {
+  return run_net_worker(std::cin, std::cout);
+}
+
 int work_pipe(const BenchCommand&) {
   return run_pipe_worker(std::cin, std::cout);
 }
@@ -74,6 +80,7 @@ constexpr Bench kBenches[] = {
     {"comm", bench_comm, work_comm},
     {"ddp", bench_ddp, work_ddp},
     {"launch", bench_launch, work_launch},
+    {"net", bench_net, work_net},
     {"pipe", bench_pipe, work_pipe},
     {"schedule", bench_schedule, work_schedule},
     {"train", bench_train, work_train},
@@ -133,6 +140,11 @@ std::vector<std::string> compare(
 
 int run_bench(BenchCommand command) {
   const Bench& bench = find_bench(command.what);
+  if (!command.measure.backend.empty() && command.what != "comm")
+    throw InvalidArgument(text(
+        "[cli] expected --backend with comm alone, got it with ",
+        command.what,
+        "; leave it out"));
   std::vector<Record> before;
   if (!command.compare.empty())
     before = read_records(command.compare);
@@ -179,7 +191,7 @@ void add_bench(CLI::App& app, int& exit_code) {
   CLI::Option* what = bench->add_option(
       "WHAT",
       command->what,
-      "The benchmark: comm, ddp, launch, pipe, schedule or train");
+      "The benchmark: comm, ddp, launch, net, pipe, schedule or train");
   bench->add_flag("--quick", command->measure.quick, "Fewer rounds: under a minute");
   bench->add_flag(
       "--check",
@@ -191,6 +203,12 @@ void add_bench(CLI::App& app, int& exit_code) {
       ->add_option(
           "--compare", command->compare, "Name what is slower than in this file")
       ->type_name("OLD.json");
+  bench
+      ->add_option(
+          "--backend",
+          command->measure.backend,
+          "Whose cases, of comm: shm (the default) or tcp")
+      ->type_name("NAME");
   bench
       ->add_option(
           "--case", command->measure.only, "Only cases whose name contains this")
@@ -208,7 +226,8 @@ void add_bench(CLI::App& app, int& exit_code) {
   bench->footer("Example: trireme bench comm --quick --json comm.json");
   bench->callback([command, what, &exit_code] {
     if (what->empty() && command->worker.empty())
-      throw CLI::RequiredError("WHAT (comm, ddp, launch, pipe, schedule or train)");
+      throw CLI::RequiredError(
+          "WHAT (comm, ddp, launch, net, pipe, schedule or train)");
     exit_code = run_command(*command);
   });
 }

@@ -10,8 +10,15 @@
 namespace trireme::bench {
 
 /// Who measures: our processes over shm, the same as `trireme run` starts and pins
-/// them, our threads over local, or gloo's processes.
-enum class CommTeam { Shm, Launched, Local, Gloo };
+/// them, our threads over local, or gloo's processes. Tcp: our processes, each as on a
+/// host of its own. TcpHosts and GlooHosts: processes in two network namespaces.
+enum class CommTeam { Shm, Launched, Local, Gloo, Tcp, TcpHosts, GlooHosts };
+constexpr bool is_gloo(CommTeam team) {
+  return team == CommTeam::Gloo || team == CommTeam::GlooHosts;
+}
+constexpr bool needs_hosts(CommTeam team) {
+  return team == CommTeam::TcpHosts || team == CommTeam::GlooHosts;
+}
 
 /// One side of a case.
 struct CommSide {
@@ -33,6 +40,8 @@ struct CommCase {
 
 /// All cases, those of one number of ranks together.
 std::vector<CommCase> comm_cases();
+/// Those of `--backend tcp`.
+std::vector<CommCase> comm_tcp_cases();
 
 /// Measures them; InvalidArgument when `only` leaves none. Progress goes to stderr.
 BenchReport bench_comm(const MeasureOptions& options);

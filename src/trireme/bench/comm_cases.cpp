@@ -20,7 +20,7 @@ std::string size_text(int64_t bytes) {
 // disturbance hits few rounds and 20 rounds stay short. Gloo needs 10 to 100 times as
 // long for one.
 int repetitions(CommTeam team, int64_t bytes, int ranks) {
-  const bool gloo = team == CommTeam::Gloo;
+  const bool gloo = is_gloo(team);
   const int crowd = ranks > 2 ? 2 : 1;
   if (bytes <= 4 * kKiB)
     return (gloo ? 30 : 200) / crowd;
@@ -91,6 +91,27 @@ CommCase pinned_against_unpinned(const std::string& op, int64_t bytes) {
       .limit = {}};
 }
 
+CommCase tcp_against_gloo(int64_t bytes, double goal) {
+  return {
+      .name = text("all_reduce ", size_text(bytes), ", tcp, 2 ranks"),
+      .ranks = 2,
+      .ours = side(CommTeam::Tcp, "all_reduce", bytes),
+      .peer = side(CommTeam::Gloo, "all_reduce", bytes),
+      .goal = goal,
+      .limit = {}};
+}
+
+CommCase hosts_against_gloo(int64_t bytes, double goal) {
+  constexpr int kRanks = 4;
+  return {
+      .name = text("all_reduce ", size_text(bytes), ", tcp, 2 hosts of 2 ranks"),
+      .ranks = kRanks,
+      .ours = side(CommTeam::TcpHosts, "all_reduce", bytes, kRanks),
+      .peer = side(CommTeam::GlooHosts, "all_reduce", bytes, kRanks),
+      .goal = goal,
+      .limit = {}};
+}
+
 CommCase waiting_within(int ranks, double limit_percent) {
   return {
       .name = text(ranks, " ranks wait for one, share of a core"),
@@ -141,6 +162,18 @@ std::vector<CommCase> comm_cases() {
       against_gloo("all_reduce", kMiB, 15, 8),
       against_gloo("all_reduce", 64 * kMiB, 3.5, 8),
       waiting_within(64, 5),
+  };
+}
+
+std::vector<CommCase> comm_tcp_cases() {
+  return {
+      tcp_against_gloo(4, 3),
+      tcp_against_gloo(4 * kKiB, 3),
+      tcp_against_gloo(64 * kKiB, 3),
+      tcp_against_gloo(kMiB, 1),
+      tcp_against_gloo(64 * kMiB, 1),
+      hosts_against_gloo(kMiB, 2),
+      hosts_against_gloo(64 * kMiB, 2),
   };
 }
 

@@ -15,12 +15,14 @@ namespace trireme::bench {
 /// What the user asked of a benchmark.
 struct MeasureOptions {
   bool quick = false;
+  /// Whose cases, where a benchmark has them by backend; empty: those of the first.
+  std::string backend{};
   /// Only cases whose name contains this.
-  std::string only;
+  std::string only{};
   /// 0: as many as suit.
   int rounds = 0;
   /// The program that has `bench --worker`: this one, or in tests another.
-  std::filesystem::path program;
+  std::filesystem::path program{};
 };
 
 /// What came out of it.

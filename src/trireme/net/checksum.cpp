@@ -32,7 +32,7 @@ std::uint32_t add_byte(std::uint32_t crc, unsigned char byte) {
 // The instruction takes three cycles but can start every cycle, so three runs of bytes
 // go side by side. Their registers are joined by a table that says what a register
 // becomes when a run's length of zeros follows it: that is linear, so a byte at a time.
-constexpr std::size_t kRun = 2048;
+constexpr std::size_t kRun = 256;
 using ShiftTable = std::array<std::array<std::uint32_t, 256>, 4>;
 
 ShiftTable shift_table() {

@@ -116,7 +116,9 @@ Connection::Turn Connection::read(
     }};
     Io io;
     {
-      const std::lock_guard hold(lock);
+      std::unique_lock hold(lock, std::defer_lock);
+      if (!stream_->is_two_way())
+        hold.lock();
       io = stream_->read(std::span(parts).subspan(direct.empty() ? 1 : 0));
     }
     if (io.state != Io::State::Done)

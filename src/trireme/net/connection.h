@@ -21,7 +21,8 @@ class FrameSource {
 };
 
 /// Moves frames over a stream. The reading half belongs to the I/O thread; the writing
-/// half and the stream to whoever holds the lock that it is given.
+/// half to whoever holds the lock that it is given, and so does the stream, unless it
+/// is two-way: then nobody who writes keeps the reader waiting.
 class Connection {
  public:
   Connection(std::unique_ptr<Stream> stream, const Limits& limits, bool checked)
@@ -42,8 +43,8 @@ class Connection {
   /// Whether some of the data frames up to `sequence` is still to be written, so that
   /// nobody can have read it. With the lock held.
   bool is_writing(std::uint64_t sequence) const;
-  /// Reads what has come, up to `budget` bytes, and hands it to the sink without the
-  /// lock.
+  /// Reads what has come, up to `budget` bytes, with the lock if the stream needs it,
+  /// and hands it to the sink without.
   Turn read(
       FrameSink& sink,
       std::span<std::byte> scratch,

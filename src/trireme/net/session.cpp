@@ -12,7 +12,7 @@ namespace {
 // One connection's share of a turn: the others wait that long.
 constexpr std::size_t kTurnBytes = std::size_t{1} << 20;
 // How much may come before it is acknowledged without waiting for something to say.
-constexpr std::uint64_t kAckBytes = std::uint64_t{128} << 10;
+constexpr std::uint64_t kAckBytes = std::uint64_t{4} << 20;
 constexpr std::uint64_t kAckFrames = 64;
 constexpr auto kAckDelay = std::chrono::milliseconds(20);
 
@@ -114,11 +114,6 @@ std::size_t Session::queued_bytes() const {
 bool Session::closing() const {
   const std::lock_guard lock(mutex_);
   return closing_;
-}
-
-bool Session::left() const {
-  const std::lock_guard lock(mutex_);
-  return leave_sent_;
 }
 
 void Session::let_go(const Inbox::Cost& cost) {

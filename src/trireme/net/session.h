@@ -1,6 +1,7 @@
 // What two nodes have together for as long as they want to: it outlives the connections
 // that carry it.
 #pragma once
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <future>
@@ -65,7 +66,7 @@ class Session : public FrameSource,
   void tick();
   bool closing() const;
   bool peer_left() const { return peer_left_; }
-  bool left() const;
+  bool left() const { return leave_sent_; }
 
   bool next(OutFrame& out) override;
   std::span<std::byte> begin(const Frame& frame, std::string header) override;
@@ -109,7 +110,7 @@ class Session : public FrameSource,
   std::shared_ptr<Line> line_;
   bool ended_ = false;  // the I/O thread, which sets it, needs no lock to read it
   bool closing_ = false;
-  bool leave_sent_ = false;
+  std::atomic<bool> leave_sent_ = false;  // read without the lock
   std::string why_;
   // What the other side knows, and what it will be told with the next frame.
   std::uint64_t received_ = 0, received_told_ = 0;

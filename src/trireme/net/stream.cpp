@@ -1,6 +1,7 @@
 #include "trireme/net/stream.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <climits>
 #include <sys/socket.h>
@@ -46,12 +47,17 @@ class PlainStream : public Stream {
     return outcome(put);
   }
 
+  // The system sees to that.
+  bool is_two_way() const override { return true; }
   void shut_down() override { ::shutdown(fd(), SHUT_WR); }
 
   // Who may connect at all is this user on this machine: see Security.
   void check_name(const std::string&) const override {}
 
-  std::string trouble() const override { return trouble_; }
+  std::string trouble() const override {
+    const int code = trouble_;
+    return code == 0 ? "" : errno_text(code);
+  }
   int fd() const override { return socket_.get(); }
 
  private:
@@ -73,13 +79,13 @@ class PlainStream : public Stream {
       return {.state = Io::State::Done, .bytes = static_cast<std::size_t>(moved)};
     if (errno == EAGAIN || errno == EWOULDBLOCK)
       return {.state = Io::State::Blocked};
-    trouble_ = errno_text(errno);
+    trouble_ = errno;
     return {.state = Io::State::Closed};
   }
 
   FileDescriptor socket_;
   std::function<void(int)> check_;
-  std::string trouble_;
+  std::atomic<int> trouble_ = 0;  // set by either direction
 };
 
 }  // namespace

@@ -22,7 +22,8 @@ struct Io {
   std::size_t bytes = 0;
 };
 
-/// One connection. Not for two threads at once: its owner has a lock. A connection that
+/// One connection. Not for two threads at once, but for what is_two_way() allows: its
+/// owner has a lock. A connection that
 /// breaks is Closed, and `trouble` says why; only a handshake that is refused throws.
 class Stream {
  public:
@@ -42,6 +43,8 @@ class Stream {
   /// taken must be gone on with before anything else (the last byte of what was taken
   /// may still be counted as not taken, so keep messages longer than one byte).
   virtual Io write(std::span<const iovec> parts) = 0;
+  /// Whether one thread may read while another writes, without a lock.
+  virtual bool is_two_way() const { return false; }
   /// Says goodbye as far as that is possible without waiting.
   virtual void shut_down() = 0;
   /// Throws Error unless the other side has proved that it is `name`. A job key proves

@@ -1,0 +1,143 @@
+#include "trireme/bench/comm_teams.h"
+
+#include "trireme/core/error.h"
+#include "trireme/net/job_key.h"
+
+namespace trireme::bench {
+namespace {
+
+// What all ranks together took of one core while they waited, in percent.
+double share_of_core(const Rows& rows) {
+  double seconds = 0;
+  for (const auto& row : rows)
+    for (const double spent : row)
+      seconds += spent;
+  return 100 * seconds / std::chrono::duration<double>(kLateRank).count();
+}
+
+// One process to talk to: the launcher, whose stdin is rank 0's.
+std::vector<WorkerStart> launched_start(
+    const std::filesystem::path& program,
+    const std::vector<std::string>& worker,
+    int ranks,
+    Environment::Variables variables) {
+  std::vector<std::string> command{
+      (program.parent_path() / "trireme").string(), "run", "-n", text(ranks), "--"};
+  command.insert(command.end(), worker.begin(), worker.end());
+  command.push_back("--worker-led");
+  variables["TRIREME_TIMEOUT"] = "86400";  // others measure while it waits for a job
+  return {{.command = command, .variables = variables}};
+}
+
+Environment::Variables our_variables(CommTeam team) {
+  Environment::Variables variables{
+      {"OMP_NUM_THREADS", "1"},
+      {"TRIREME_BACKEND", "shm"},
+      {"TRIREME_TIMEOUT", "60"},
+      {"TRIREME_FLIGHT_DIR", ""}};  // an abort is no accident here
+  if (team == CommTeam::Tcp || team == CommTeam::TcpHosts)
+    variables["TRIREME_BACKEND"] = "tcp";
+  if (team == CommTeam::Tcp)
+    variables["TRIREME_SECURITY"] = "insecure-loopback";
+  if (team == CommTeam::TcpHosts)
+    variables["TRIREME_JOB_KEY"] = net::JobKey::random().text();
+  return variables;
+}
+
+Environment::Variables gloo_variables(CommTeam team) {
+  Environment::Variables variables{{"OMP_NUM_THREADS", "1"}};
+  if (team == CommTeam::GlooHosts)
+    variables["GLOO_SOCKET_IFNAME"] = TwoHosts::kInterface;
+  // Otherwise gloo asks for the address of the host's name, which not every host has.
+  else if (!Environment::of_process().has("GLOO_SOCKET_IFNAME"))
+    variables["GLOO_SOCKET_IFNAME"] = "lo";
+  return variables;
+}
+
+const char* name_of(CommTeam team) {
+  switch (team) {
+    case CommTeam::Shm:
+      return "shm";
+    case CommTeam::Launched:
+      return "launched";
+    case CommTeam::Local:
+      return "local";
+    case CommTeam::Gloo:
+    case CommTeam::GlooHosts:
+      return "gloo";
+    case CommTeam::Tcp:
+    case CommTeam::TcpHosts:
+      break;
+  }
+  return "tcp";
+}
+
+}  // namespace
+
+CommTeams::CommTeams(const std::filesystem::path& program)
+    : program_(program), gloo_(find_peer("comm", Environment::of_process(), program)) {}
+
+std::vector<double> CommTeams::measure(const CommSide& side, int ranks) {
+  try {
+    if (is_gloo(side.team) && !gloo_.missing.empty())
+      return {};
+    const Rows rows = get(side.team, ranks).ask(to_line(side.job), kAnswerLimit);
+    if (side.job.op == "wait")
+      return {share_of_core(rows)};
+    auto times = side.job.op == "abort" ? spread(rows) : slowest(rows);
+    for (double& time : times)
+      time *= 1e6;
+    return times;
+  } catch (const Error& error) {
+    // Our own failures end the benchmark; without the peer it goes on, and says so.
+    if (!is_gloo(side.team))
+      throw;
+    gloo_.missing = peer_failed(error.what());
+    teams_.erase(side.team);
+    return {};
+  }
+}
+
+WorkerTeam& CommTeams::get(CommTeam team, int ranks) {
+  if (ranks != ranks_)
+    teams_.clear();
+  ranks_ = ranks;
+  auto& place = teams_[team];
+  if (!place)
+    place = std::make_unique<WorkerTeam>(name_of(team), starts(team, ranks));
+  return *place;
+}
+
+std::vector<WorkerStart> CommTeams::starts(CommTeam team, int ranks) {
+  const auto command =
+      is_gloo(team)
+          ? gloo_.command
+          : std::vector<std::string>{program_.string(), "bench", "--worker", "comm"};
+  const auto variables = is_gloo(team) ? gloo_variables(team) : our_variables(team);
+  if (team == CommTeam::Launched)
+    return launched_start(program_, command, ranks, variables);
+  if (team == CommTeam::Local) {
+    std::vector<std::string> threads = command;
+    threads.insert(threads.end(), {"--worker-threads", text(ranks)});
+    return {{.command = threads, .variables = variables}};
+  }
+  auto all = rank_starts(command, ranks, variables);
+  if (team == CommTeam::Tcp)
+    return on_hosts_of_their_own(std::move(all));
+  if (!needs_hosts(team))
+    return all;
+  if (!hosts_)
+    hosts_.emplace();
+  return hosts_->place(std::move(all));
+}
+
+std::vector<WorkerStart> on_hosts_of_their_own(std::vector<WorkerStart> starts) {
+  for (size_t rank = 0; rank < starts.size(); ++rank) {
+    starts[rank].variables["LOCAL_RANK"] = "0";
+    starts[rank].variables["LOCAL_WORLD_SIZE"] = "1";
+    starts[rank].variables["GROUP_RANK"] = text(rank);
+  }
+  return starts;
+}
+
+}  // namespace trireme::bench

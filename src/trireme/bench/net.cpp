@@ -1,0 +1,95 @@
+#include "trireme/bench/net.h"
+
+#include <iostream>
+#include <map>
+
+#include "trireme/bench/protocol.h"
+#include "trireme/bench/side.h"
+#include "trireme/core/machine.h"
+#include "trireme/launch/variables.h"
+#include "trireme/net/tls.h"
+
+namespace trireme::bench {
+namespace {
+
+/// Both sides are wires between the same two processes; those that are not measured
+/// sleep.
+class NetPair {
+ public:
+  explicit NetPair(const std::filesystem::path& program)
+      : team_(
+            "net",
+            rank_starts(
+                {program.string(), "bench", "--worker", "net"}, 2, variables())) {}
+
+  /// One round, in the case's unit.
+  std::vector<double> measure(NetJob job) {
+    auto [port, is_new] = ports_.try_emplace(job.wire, 0);
+    if (is_new || job.op == "idle")
+      port->second = launch::free_port();
+    job.port = port->second;
+    const Rows rows = team_.ask(to_line(job), kAnswerLimit);
+    if (job.op == "idle")
+      return slowest(rows);
+    auto times = job.op == "overtake" ? spread(rows) : slowest(rows);
+    for (double& time : times)
+      time *= 1e6;
+    return times;
+  }
+
+ private:
+  static Environment::Variables variables() {
+    Environment::Variables variables = side_variables();
+    variables["TRIREME_JOB_KEY"] = net::JobKey::random().text();
+    return variables;
+  }
+
+  WorkerTeam team_;
+  std::map<std::string, int> ports_;
+};
+
+RoundPlan plan_for(const NetCase& one, const MeasureOptions& options) {
+  RoundPlan plan = plan_rounds(options);
+  // A thousand connections take a second or two.
+  if (one.ours.op == "idle" && options.rounds == 0)
+    plan.rounds = 3;
+  return plan;
+}
+
+Record measure_case(const NetCase& one, NetPair& pair, RoundPlan plan) {
+  Record record{
+      .bench = "net",
+      .name = one.name,
+      .limit = one.limit,
+      .goal = one.goal,
+      .unit = one.unit};
+  Round peer;
+  if (one.peer)
+    peer = [&] { return pair.measure(*one.peer); };
+  measure_in_turn(
+      record, [&] { return pair.measure(one.ours); }, peer, plan);
+  return record;
+}
+
+}  // namespace
+
+BenchReport bench_net(const MeasureOptions& options) {
+  const auto cases =
+      choose_cases(net_cases(net::has_tls()), options.only, [](const NetCase& one) {
+        return one.name;
+      });
+  const std::string machine = to_string(describe_machine());
+  const double load = load_average();
+  NetPair pair(options.program);
+  BenchReport report;
+  for (size_t i = 0; i < cases.size(); ++i) {
+    std::cerr << "bench net " << i + 1 << "/" << cases.size() << ": " << cases[i].name
+              << std::endl;
+    report.records.push_back(measure_case(cases[i], pair, plan_for(cases[i], options)));
+    report.records.back().machine = machine;
+    report.records.back().load = load;
+  }
+  return report;
+}
+
+}  // namespace trireme::bench
