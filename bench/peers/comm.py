@@ -1,7 +1,7 @@
 """The peer of `trireme bench comm`: one rank that measures gloo through PyTorch.
 
 Started by the benchmark with torchrun's variables. Reads jobs from stdin and answers on
-stdout, one line of JSON each, as src/trireme/cli/bench_protocol.h describes.
+stdout, one line of JSON each, as src/trireme/bench/protocol.h describes.
 """
 
 import json

@@ -1,7 +1,7 @@
 """The peer of `trireme bench ddp`: one rank of DistributedDataParallel on gloo.
 
 Started by the benchmark with torchrun's variables. Reads jobs from stdin and answers on
-stdout, one line of JSON each, as src/trireme/cli/bench_ddp_worker.h describes.
+stdout, one line of JSON each, as src/trireme/bench/ddp_worker.h describes.
 """
 
 import json

@@ -1,7 +1,7 @@
 """The peer of `trireme bench pipe`: one rank of torch.distributed.pipelining on gloo.
 
 Started by the benchmark with torchrun's variables. Reads jobs from stdin and answers on
-stdout, one line of JSON each, as src/trireme/cli/bench_pipe_worker.h describes. Only the op
+stdout, one line of JSON each, as src/trireme/bench/pipe_worker.h describes. Only the op
 "step" has a peer here.
 """
 

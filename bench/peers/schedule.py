@@ -1,7 +1,7 @@
 """The peer of `trireme bench schedule`: torch's own generator, lowering and simulator.
 
 Reads jobs from stdin and answers on stdout, one line of JSON each, as
-src/trireme/cli/bench_schedule_worker.h describes: a row with the seconds and the number of
+src/trireme/bench/schedule_worker.h describes: a row with the seconds and the number of
 lowered actions.
 """
 

@@ -2,7 +2,7 @@
 
 Without arguments it is one rank that the benchmark has started with torchrun's variables: it
 reads jobs from stdin and answers on stdout, one line of JSON each, as
-src/trireme/cli/bench_train_worker.h describes. With `--start JOB` it is a whole program: it
+src/trireme/bench/train_worker.h describes. With `--start JOB` it is a whole program: it
 starts its own ranks, trains one step of a pipeline and says so.
 
 The model is written out here instead of taken from transformers, since it is faster: there is

@@ -9,6 +9,17 @@ namespace {
 
 using namespace std::chrono_literals;
 
+TEST(Measure, RoundsEndWithTheirTimeButNotBeforeTheThird) {
+  const auto count = [](const RoundPlan& plan) {
+    std::vector<int> rounds;
+    repeat_rounds(plan, [&](int round) { rounds.push_back(round); });
+    return rounds;
+  };
+  EXPECT_EQ(count({.rounds = 20, .budget = 0ms}), (std::vector<int>{0, 1, 2}));
+  EXPECT_EQ(count({.rounds = 5, .budget = 1min}), (std::vector<int>{0, 1, 2, 3, 4}));
+  EXPECT_EQ(count({.rounds = 1, .budget = 0ms}), std::vector<int>{0});
+}
+
 TEST(PlanRounds, ComparesAtLeastTwentyPairs) {
   EXPECT_GE(plan_rounds({}).rounds, 20);
 }

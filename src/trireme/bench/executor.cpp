@@ -8,6 +8,7 @@
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/variable.h>
 
+#include "trireme/bench/measure.h"
 #include "trireme/core/error.h"
 
 namespace trireme::bench {
@@ -143,8 +144,7 @@ std::vector<Record> measure_executor(const GraphRound& round, int rounds) {
         .name = text("executor, ", one.name, ": ours beside torch's engine"),
         .goal = one.goal};
     std::cerr << "bench pipe: " << record.name << std::endl;
-    for (int i = 0; i < rounds; ++i)
-      round(one, record);
+    repeat_rounds({.rounds = rounds}, [&](int) { round(one, record); });
     records.push_back(std::move(record));
   }
   return records;

@@ -13,9 +13,15 @@ RoundPlan plan_rounds(const MeasureOptions& options) {
   return plan;
 }
 
+void repeat_rounds(const RoundPlan& plan, const std::function<void(int)>& round) {
+  constexpr int kFewestRounds = 3;
+  const Deadline budget = Deadline::after(plan.budget);
+  for (int i = 0; i < plan.rounds && (i < kFewestRounds || !budget.expired()); ++i)
+    round(i);
+}
+
 void measure_in_turn(
     Record& record, const Round& ours, const Round& peer, RoundPlan plan) {
-  constexpr int kFewestRounds = 3;
   const auto take_turn = [](const Round& side, Samples* samples) {
     if (!side)
       return;
@@ -25,17 +31,14 @@ void measure_in_turn(
   };
   take_turn(ours, nullptr);
   take_turn(peer, nullptr);
-  const Deadline budget = Deadline::after(plan.budget);
-  for (int round = 0; round < plan.rounds; ++round) {
-    if (round >= kFewestRounds && budget.expired())
-      break;
+  repeat_rounds(plan, [&](int round) {
     const bool ours_first = round % 2 == 0;
     if (ours_first)
       take_turn(ours, &record.ours);
     take_turn(peer, &record.peer);
     if (!ours_first)
       take_turn(ours, &record.ours);
-  }
+  });
   record.ours.finish();
   record.peer.finish();
 }

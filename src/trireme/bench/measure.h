@@ -65,6 +65,9 @@ std::vector<Case> choose_cases(
   return chosen;
 }
 
+/// Runs rounds, which are told their number, as long as the plan says.
+void repeat_rounds(const RoundPlan& plan, const std::function<void(int)>& round);
+
 /// Lets the two sides take turns, and who goes first too. The first turn of each only
 /// warms up. A side without a function is left out.
 void measure_in_turn(
