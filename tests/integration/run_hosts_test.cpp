@@ -132,7 +132,7 @@ TEST_F(RunHostsProcs, AHostThatCannotBeReachedEndsTheJobAtOnce) {
 
 TEST_F(RunHostsProcs, NothingIsLeftWhenTheFirstIsKilled) {
   const auto launched = hosts(
-      {"--hosts", "127.0.0.1,b", "--ssh", fake_ssh()},
+      {"--hosts", "127.0.0.1,b", "--ssh", fake_ssh(), "--grace", "0.5"},
       {"ignore=15", "say=ready", "hang"});
   ASSERT_TRUE(launched->says("ready\n", 2)) << launched->err();
   launched->kill(SIGKILL);

@@ -330,6 +330,7 @@ TEST(Rounds, WithBoundsGoOnWithoutALostNodeAndWithOneThatCameLate) {
   EXPECT_EQ(go.at(2).place.first_rank, 1);
   EXPECT_EQ(go.at(2).place.ranks_in_all, 4);
   EXPECT_EQ(go.at(2).place.attempt, 1);
+  journey.letters.clear();
   journey.join(3);
   EXPECT_TRUE(journey.letters.empty()) << "it waits for the next start";
   journey.hear(3, {.kind = Told::Passed, .number = SIGUSR1});
@@ -385,6 +386,8 @@ TEST(Rounds, ANodeThatCannotBeStartedEndsTheGathering) {
   ASSERT_EQ(over.size(), 1u);
   EXPECT_EQ(over.at(0).number, 1);
   EXPECT_EQ(over.at(0).text, "no ssh");
+  journey.join(1);
+  EXPECT_EQ(journey.take(Told::Over).at(1).text, "no ssh") << "who comes late, too";
 }
 
 TEST(Rounds, EndWhereNobodyCanStart) {

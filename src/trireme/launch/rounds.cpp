@@ -79,6 +79,8 @@ void Rounds::join(int id, const NodeCard& card, bool leads) {
   NodeCard known = card;
   if (leads)
     known.wish = 0;
+  if (over_ && !over_->text.empty())
+    return tell(id, *over_);  // it never began, and this is why
   if (const std::string why = obstacle(known); !why.empty())
     return tell(id, {.kind = Word::Kind::Over, .number = 2, .text = why});
   members_[id] = {.card = std::move(known), .leads = leads, .order = joined_++};
@@ -207,8 +209,9 @@ void Rounds::conclude(Time now) {
 void Rounds::finish(int code, const std::string& why) {
   wake_.reset();
   phase_ = Phase::Over;
+  over_ = {.kind = Word::Kind::Over, .number = code, .text = why};
   for (const auto& [id, member] : members_)
-    tell(id, {.kind = Word::Kind::Over, .number = code, .text = why});
+    tell(id, *over_);
 }
 
 void Rounds::cannot_gather(const std::string& why) {

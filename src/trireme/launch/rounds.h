@@ -86,6 +86,8 @@ class Rounds {
   /// What the round ends with: the code of its first trouble, or kResumable.
   std::optional<int> trouble_;
   bool obeyed_ = false;
+  /// What all are told at the end.
+  std::optional<Word> over_;
   Time until_;
   std::optional<Time> call_;
   std::optional<Time> wake_;
