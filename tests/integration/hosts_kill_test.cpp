@@ -65,10 +65,10 @@ TEST_F(HostsKillProcs, InsideCollectivesAndMessages) {
       at::Tensor value = at::ones({1'000'000});
       broadcast(world, value, round % kRanks);
     });
-    kill_in("messages", victim, [](Group& world, int) {
+    kill_in("messages", victim, [](Group& world, int round) {
       const int rank = world.rank();
-      const Channel out(world, {rank, (rank + 1) % kRanks});
-      const Channel in(world, {(rank + kRanks - 1) % kRanks, rank});
+      const Channel out(world, {rank, (rank + 1) % kRanks, round});
+      const Channel in(world, {(rank + kRanks - 1) % kRanks, rank, round});
       out.send({.tensors = {at::ones({300'000})}});
       in.receive();
     });
@@ -102,8 +102,8 @@ TEST_F(HostsKillProcs, InsideRenew) {
       });
 }
 
-// Who dies before it has found the store leaves no trace at all: the others say at their
-// deadline who did not come.
+// Who dies before it has found the store leaves no trace at all: the others say at
+// their deadline who did not come.
 TEST_F(HostsKillProcs, InsideInit) {
   int named = 0;
   for (int round = 0; round < 12; ++round) {
@@ -132,7 +132,8 @@ TEST_F(HostsKillProcs, InsideInit) {
       if (rank == victim)
         continue;
       const int code = endings[static_cast<size_t>(rank)].exit_code;
-      EXPECT_TRUE(code == kNamed || code == kLateNamed) << "rank " << rank << ": " << code;
+      EXPECT_TRUE(code == kNamed || code == kLateNamed)
+          << "rank " << rank << ": " << code;
       late_ranks += code == kLateNamed;
     }
     EXPECT_TRUE(late_ranks == 0 || late_ranks == kRanks - 1);
@@ -170,7 +171,9 @@ TEST_F(HostsKillProcs, AStoppedRankIsNamed) {
       for (int rank = 0; rank < kRanks; ++rank)
         EXPECT_EQ(
             endings[static_cast<size_t>(rank)].exit_code,
-            rank == victim ? -1 : by_silence ? kNamed : kLateNamed)
+            rank == victim ? -1
+            : by_silence   ? kNamed
+                           : kLateNamed)
             << "rank " << rank << (by_silence ? " by silence" : " by the deadline");
     }
   }

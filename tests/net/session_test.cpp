@@ -116,7 +116,8 @@ TEST_P(SessionTest, ALossIsToldToThoseWhoseMessagesAreUnderWay) {
   EXPECT_EQ(server.queued_bytes(), 0u);
 }
 
-// Greetings pass, and nothing longer does: each connection looks well, and is of no use.
+// Greetings pass, and nothing longer does: each connection looks well, and is of no
+// use.
 TEST_P(SessionTest, ConnectionsThatCarryNothingAreALossThatSaysWhatToLookAt) {
   TwoNodes nodes(security(), [](NodeOptions& options) { options.heartbeat = 800ms; });
   Relay relay(nodes.server->addresses().front());

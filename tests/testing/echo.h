@@ -28,7 +28,8 @@ class Datagrams {
     const int never = IP_PMTUDISC_DO;
     ::setsockopt(socket_.get(), IPPROTO_IP, IP_MTU_DISCOVER, &never, sizeof never);
     TRIREME_ASSERT(
-        ::bind(socket_.get(), reinterpret_cast<const sockaddr*>(&any), sizeof any) == 0);
+        ::bind(socket_.get(), reinterpret_cast<const sockaddr*>(&any), sizeof any) ==
+        0);
   }
   /// Whether the kernel has taken it.
   bool send(const std::string& to, const std::string& words) const {

@@ -1,7 +1,8 @@
 #include "trireme/testing/hosts.h"
 
-#include <gtest/gtest.h>
 #include <sys/wait.h>
+
+#include <gtest/gtest.h>
 
 #include "echo.h"
 

@@ -1,12 +1,13 @@
 #include "trireme/testing/net_namespace.h"
 
 #include <arpa/inet.h>
-#include <gtest/gtest.h>
 #include <net/if.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <thread>
+
+#include <gtest/gtest.h>
 
 #include "trireme/testing/netlink.h"
 

@@ -1,9 +1,10 @@
 #include "trireme/testing/netlink.h"
 
-#include <gtest/gtest.h>
 #include <ifaddrs.h>
 #include <net/if.h>
 #include <sys/ioctl.h>
+
+#include <gtest/gtest.h>
 
 #include "echo.h"
 #include "trireme/core/error.h"
@@ -65,7 +66,8 @@ TEST_F(NetlinkProcs, SaysWhatTheKernelRefused) {
   try {
     net.add_bridge("bridge");
   } catch (const InternalError& error) {
-    EXPECT_NE(std::string(error.what()).find("make the bridge bridge"), std::string::npos)
+    EXPECT_NE(
+        std::string(error.what()).find("make the bridge bridge"), std::string::npos)
         << error.what();
   }
 }

@@ -1,7 +1,8 @@
 #include "trireme/testing/packet_relay.h"
 
-#include <gtest/gtest.h>
 #include <thread>
+
+#include <gtest/gtest.h>
 
 #include "echo.h"
 #include "trireme/testing/net_namespace.h"

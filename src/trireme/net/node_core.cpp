@@ -224,10 +224,11 @@ void NodeCore::limit_handshake(const std::shared_ptr<Line>& line) {
   });
 }
 
-// The kernel asks again after 1, 2 and 4 s: a network that comes back would have to wait
-// for it.
+// The kernel asks again after 1, 2 and 4 s: a network that comes back would have to
+// wait for it.
 void NodeCore::limit_connecting(const std::shared_ptr<Line>& line) {
-  const auto limit = std::clamp(options_.heartbeat / 8, milliseconds(250), milliseconds(1000));
+  const auto limit =
+      std::clamp(options_.heartbeat / 16, milliseconds(250), milliseconds(1000));
   reactor_.at(Clock::now() + limit, [this, weak = std::weak_ptr(line)] {
     if (const auto late = weak.lock(); late && late->connecting())
       failed(*late, "the other side did not answer", false);
@@ -581,8 +582,8 @@ void NodeCore::tick() {
   const auto now = Clock::now();
   const auto pause = options_.heartbeat / 4;
   // While this process was stopped (Ctrl-Z) it heard nobody, which is not their fault.
-  const auto stopped = next_tick_ == Clock::time_point() ? Clock::duration(0)
-                                                         : now - next_tick_;
+  const auto stopped =
+      next_tick_ == Clock::time_point() ? Clock::duration(0) : now - next_tick_;
   next_tick_ = now + pause;
   std::vector<SessionPtr> all;  // a session that ends takes itself out of the map
   all.reserve(sessions_.size());

@@ -1,4 +1,5 @@
-// A job on the hosts of a test: processes in their networks, with a launcher's variables.
+// A job on the hosts of a test: processes in their networks, with a launcher's
+// variables.
 #pragma once
 #include <chrono>
 #include <functional>
@@ -20,9 +21,9 @@ struct HostJobOptions {
   std::map<std::string, std::string> variables;
 };
 
-/// Gives every rank what a launcher would: its place, the address of the first host, and
-/// the file of a job key. What a rank does with that is its own; comm::init() makes a
-/// world of it.
+/// Gives every rank what a launcher would: its place, the address of the first host,
+/// and the file of a job key. What a rank does with that is its own; comm::init() makes
+/// a world of it.
 ///
 ///     HostJob job(hosts, {2, 2});
 ///     job.run([](const comm::Group& world) { barrier(world); });

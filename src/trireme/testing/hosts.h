@@ -1,5 +1,5 @@
-// Hosts for tests: each a network of its own in this machine, joined by a switch or by a
-// relay.
+// Hosts for tests: each a network of its own in this machine, joined by a switch or by
+// a relay.
 #pragma once
 #include <optional>
 #include <string>
@@ -13,16 +13,17 @@ namespace trireme::testing {
 /// What hosts a test has.
 struct HostsOptions {
   int hosts = 2;
-  /// Whether packets pass through a PacketRelay, which delays and loses them, instead of
-  /// a switch.
+  /// Whether packets pass through a PacketRelay, which delays and loses them, instead
+  /// of a switch.
   bool relayed = false;
   /// The longest packets of each host's device, where they differ; else 1500.
   std::vector<int> mtu;
 };
 
-/// Hosts that reach one another as machines in a rack do, and nothing else: neither this
-/// machine nor the hosts of another test. Only their networks are theirs; they share
-/// memory, files and processes. All of it goes with this object, or with this process.
+/// Hosts that reach one another as machines in a rack do, and nothing else: neither
+/// this machine nor the hosts of another test. Only their networks are theirs; they
+/// share memory, files and processes. All of it goes with this object, or with this
+/// process.
 ///
 ///     if (const auto why = Hosts::missing(); !why.empty())
 ///       GTEST_SKIP() << why;
@@ -42,8 +43,8 @@ class Hosts {
   /// By which the others reach it.
   static std::string address(int host);
 
-  /// Pulls the cable between a host and the switch, or plugs it in again. Nobody is told:
-  /// packets are lost.
+  /// Pulls the cable between a host and the switch, or plugs it in again. Nobody is
+  /// told: packets are lost.
   void set_connected(int host, bool connected);
   /// Turns a host's own device off or on: there is no way out of it while it is off.
   void set_device(int host, bool on);

@@ -6,9 +6,9 @@
 
 namespace trireme::testing {
 
-/// A network namespace without a name: it lives as long as this object, or a thread that
-/// is in it, and the kernel takes it away, with all its devices, however that ends. So
-/// two tests at once never meet, and nothing is left of one that was killed.
+/// A network namespace without a name: it lives as long as this object, or a thread
+/// that is in it, and the kernel takes it away, with all its devices, however that
+/// ends. So two tests at once never meet, and nothing is left of one that was killed.
 ///
 ///     const NetNamespace host = NetNamespace::make();
 ///     const InNamespace inside(host);

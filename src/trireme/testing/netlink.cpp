@@ -97,8 +97,7 @@ ifinfomsg device(int index = 0) {
 }
 
 [[noreturn]] void refuse_netlink(const std::string& what, int code) {
-  throw InternalError(
-      text("[testing] expected to ", what, ", got ", errno_text(code)));
+  throw InternalError(text("[testing] expected to ", what, ", got ", errno_text(code)));
 }
 
 int checked_socket(int fd) {

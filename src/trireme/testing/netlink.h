@@ -1,4 +1,5 @@
-// Network devices, made and joined without a program for it: a little of what `ip` does.
+// Network devices, made and joined without a program for it: a little of what `ip`
+// does.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -24,7 +25,8 @@ class Netlink {
   /// Plugs a device into a bridge.
   void join_bridge(const std::string& name, const std::string& bridge);
   void set_up(const std::string& name, bool up);
-  /// Waits until a device that is on has noticed its cable: before, it drops what comes.
+  /// Waits until a device that is on has noticed its cable: before, it drops what
+  /// comes.
   void await_running(const std::string& name) const;
   /// The longest packet that a device takes, in bytes.
   void set_mtu(const std::string& name, int bytes);

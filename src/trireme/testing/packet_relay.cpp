@@ -58,7 +58,10 @@ class PacketRelay::Road {
     for (;;) {
       const timespec wait = time_to_next();
       ::ppoll(
-          devices.data(), devices.size(), travelling_.empty() ? nullptr : &wait, nullptr);
+          devices.data(),
+          devices.size(),
+          travelling_.empty() ? nullptr : &wait,
+          nullptr);
       for (size_t host = 0; host < devices.size(); ++host)
         if ((devices[host].revents & POLLIN) != 0)
           take(host);

@@ -64,8 +64,8 @@ TEST(TcpWorld, WhoHasWaitedInVainMayComeAgain) {
       TimeoutError);
   std::shared_ptr<TcpWorld> first, second;
   std::thread other([&] {
-    second = TcpWorld::join(
-        how.setup(1, store), Deadline::after(std::chrono::seconds(20)));
+    second =
+        TcpWorld::join(how.setup(1, store), Deadline::after(std::chrono::seconds(20)));
   });
   first =
       TcpWorld::join(how.setup(0, store), Deadline::after(std::chrono::seconds(20)));

@@ -96,8 +96,7 @@ std::shared_ptr<SharedEngine> start(const ShmStart& start) {
       place_in(segment, std::move(memory), env.rank, start.place, start.flight_folder);
   setup.watch = std::make_shared<ProcessWatch>(segment, roll);
   try {
-    auto engine =
-        SharedEngine::root(std::move(setup), start.deadline, start.join.made);
+    auto engine = SharedEngine::root(std::move(setup), start.deadline, start.join.made);
     // Everybody has mapped it: without a name it cannot outlive the ranks.
     segment->unlink();
     // A rank that joins once more at once must not find the old name.

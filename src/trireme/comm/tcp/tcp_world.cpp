@@ -107,7 +107,8 @@ void TcpWorld::meet(const Deadline& deadline) {
           .heartbeat = setup_.heartbeat},
       *this);
   try {
-    meet_in_store(deadline);
+    // Rank 0 may host the store, in which the others find who has not come.
+    meet_in_store(rank() == 0 ? deadline.later() : deadline);
   } catch (const PeerError&) {
     withdraw_from_store();
     throw;
@@ -217,9 +218,8 @@ net::Peer TcpWorld::dial(int rank, const Deadline& deadline) {
       std::chrono::duration_cast<std::chrono::milliseconds>(deadline.remaining()),
       kDialLimit);
   try {
-    return node_->connect(node_name(rank), address, Deadline::after(limit), [this] {
-      mail_->check();
-    });
+    return node_->connect(
+        node_name(rank), address, Deadline::after(limit), [this] { mail_->check(); });
   } catch (const TimeoutError& error) {
     throw PeerError(
         rank,

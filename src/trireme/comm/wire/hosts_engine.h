@@ -12,8 +12,8 @@
 
 namespace trireme::comm {
 
-/// Stops the world of a host's ranks when the wire between the hosts fails. The wire does
-/// not keep it alive.
+/// Stops the world of a host's ranks when the wire between the hosts fails. The wire
+/// does not keep it alive.
 void stop_with(WireWorld& wire, const std::weak_ptr<World>& inner);
 
 /// One rank's engine of a group whose ranks live on several hosts. One rank a host, its
