@@ -65,10 +65,10 @@ TEST_F(HostsKillProcs, InsideCollectivesAndMessages) {
       at::Tensor value = at::ones({1'000'000});
       broadcast(world, value, round % kRanks);
     });
-    kill_in("messages", victim, [](Group& world, int) {
+    kill_in("messages", victim, [](Group& world, int round) {
       const int rank = world.rank();
-      const Channel out(world, {rank, (rank + 1) % kRanks});
-      const Channel in(world, {(rank + kRanks - 1) % kRanks, rank});
+      const Channel out(world, {rank, (rank + 1) % kRanks, round});
+      const Channel in(world, {(rank + kRanks - 1) % kRanks, rank, round});
       out.send({.tensors = {at::ones({300'000})}});
       in.receive();
     });

@@ -82,7 +82,7 @@ TEST_F(HostsNetworkProcs, ACutThatHealsInTimeChangesNoBit) {
   constexpr int kMany = 60;
   Hosts hosts({.hosts = 2, .relayed = true});
   hosts.relay().set_delay(5ms);
-  const HostJob job(hosts, {2, 2}, {.variables = {{"TRIREME_HEARTBEAT", "6"}}});
+  const HostJob job(hosts, {2, 2}, {.variables = {{"TRIREME_HEARTBEAT", "8"}}});
   const auto answers = right_answers(4, kMany);
   const SharedNumber rounds;
   Processes processes;
@@ -95,7 +95,7 @@ TEST_F(HostsNetworkProcs, ACutThatHealsInTimeChangesNoBit) {
           << "round " << round << " of rank " << rank;
     return 0;
   });
-  for (const auto cut : {500ms, 4200ms}) {
+  for (const auto cut : {500ms, 4500ms}) {
     await_number(rounds, *rounds + 8);
     hosts.set_connected(1, false);
     std::this_thread::sleep_for(cut);

@@ -228,7 +228,7 @@ void NodeCore::limit_handshake(const std::shared_ptr<Line>& line) {
 // wait for it.
 void NodeCore::limit_connecting(const std::shared_ptr<Line>& line) {
   const auto limit =
-      std::clamp(options_.heartbeat / 8, milliseconds(250), milliseconds(1000));
+      std::clamp(options_.heartbeat / 16, milliseconds(250), milliseconds(1000));
   reactor_.at(Clock::now() + limit, [this, weak = std::weak_ptr(line)] {
     if (const auto late = weak.lock(); late && late->connecting())
       failed(*late, "the other side did not answer", false);

@@ -108,7 +108,8 @@ void TcpWorld::meet(const Deadline& deadline) {
           .heartbeat = setup_.heartbeat},
       *this);
   try {
-    meet_in_store(deadline);
+    // Rank 0 may host the store, in which the others find who has not come.
+    meet_in_store(rank() == 0 ? deadline.later() : deadline);
   } catch (const PeerError&) {
     withdraw_from_store();
     throw;
