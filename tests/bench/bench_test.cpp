@@ -52,6 +52,11 @@ TEST(Bench, NoticesACaseThatDoesNotExist) {
   expect_wrong_usage("bench comm --case fly", "all_reduce 4 B, 2 ranks");
 }
 
+TEST(Bench, NoticesAWrongBackend) {
+  expect_wrong_usage("bench comm --backend pigeon", "shm or tcp, got \"pigeon\"");
+  expect_wrong_usage("bench net --backend tcp", "--backend with comm alone");
+}
+
 TEST(Bench, HelpHasAnExampleAndHidesTheWorkers) {
   CLI::App app;
   int exit_code = 0;

@@ -74,5 +74,28 @@ TEST(CommCases, KeepThoseOfOneNumberOfRanksTogether) {
   EXPECT_EQ(order, (std::vector<int>{2, 4, 8, 64}));
 }
 
+TEST(CommCases, OfTcpAskWhatTheDocumentationSays) {
+  const std::map<std::string, double> goals{
+      {"all_reduce 4 B, tcp, 2 ranks", 3},
+      {"all_reduce 4 KiB, tcp, 2 ranks", 3},
+      {"all_reduce 64 KiB, tcp, 2 ranks", 3},
+      {"all_reduce 1 MiB, tcp, 2 ranks", 1},
+      {"all_reduce 64 MiB, tcp, 2 ranks", 1},
+      {"all_reduce 1 MiB, tcp, 2 hosts of 2 ranks", 2},
+      {"all_reduce 64 MiB, tcp, 2 hosts of 2 ranks", 2}};
+  std::map<std::string, double> found;
+  std::vector<int> order;
+  for (const CommCase& one : comm_tcp_cases()) {
+    found[one.name] = one.goal.value_or(0);
+    ASSERT_TRUE(one.peer) << one.name;
+    EXPECT_TRUE(is_gloo(one.peer->team)) << one.name;
+    EXPECT_EQ(needs_hosts(one.ours.team), needs_hosts(one.peer->team)) << one.name;
+    EXPECT_EQ(one.ours.job.bytes, one.peer->job.bytes) << one.name;
+    order.push_back(one.ranks);
+  }
+  EXPECT_EQ(found, goals);
+  EXPECT_TRUE(std::is_sorted(order.begin(), order.end()));
+}
+
 }  // namespace
 }  // namespace trireme::bench

@@ -14,6 +14,19 @@ TEST(BenchNetNodeEnd, AsksAndServes) {
   expect_questions_and_answers(plain_node);
 }
 
+TEST(BenchNetNodeEnd, AsksInAChain) {
+  with_both_sides([](net::Side side, int port) {
+    const auto node = plain_node(side, port);
+    std::vector<std::byte> word(8);
+    if (side == net::Side::Acceptor)
+      return node->serve(10, word, word);
+    const auto times = node->ask_in_chain(10, word, word);
+    ASSERT_EQ(times.size(), 10u);
+    for (const double seconds : times)
+      EXPECT_GT(seconds, 0);
+  });
+}
+
 // The sleeping side may be late: what came before it serves is answered all the same.
 TEST(BenchNetNodeEnd, AnswersWhatCameEarly) {
   with_both_sides([](net::Side side, int port) {

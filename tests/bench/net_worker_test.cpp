@@ -39,6 +39,14 @@ TEST(BenchNetWorker, TimesAnswers) {
   }
 }
 
+TEST(BenchNetWorker, TimesAChainOfAnswers) {
+  const auto rows = rows_of({.op = "chain", .repetitions = 4});
+  ASSERT_EQ(rows[0].size(), 4u);
+  EXPECT_EQ(rows[1], std::vector<double>(4));
+  for (const double seconds : rows[0])
+    EXPECT_GT(seconds, 0);
+}
+
 TEST(BenchNetWorker, TellsWhenASmallMessageLeftAndCame) {
   const auto rows = rows_of({.op = "overtake", .bytes = 8 << 20, .repetitions = 2});
   ASSERT_EQ(rows[0].size(), 2u);

@@ -1,6 +1,7 @@
 #include "trireme/net/connection.h"
 
 #include <algorithm>
+#include <future>
 #include <sys/socket.h>
 #include <thread>
 
@@ -121,6 +122,24 @@ TEST(Connection, SaysWhenTheOtherSideIsGone) {
   QueueSource source;
   source.queue.push({.envelope = {.header = "into nothing"}});
   EXPECT_EQ(pair.right->write(source, 1000), Connection::Turn::Closed);
+}
+
+// Whoever writes a large message from a thread of its own has the lock all the while.
+TEST(Connection, ReadsATwoWayStreamWhileSomebodyWrites) {
+  Pair pair;
+  QueueSource source;
+  InboxSink sink;
+  std::mutex lock;
+  std::vector<std::byte> scratch(8192);
+  source.queue.push({.envelope = {.header = "hello"}});
+  EXPECT_EQ(pair.left->write(source, 1000), Connection::Turn::Idle);
+  std::unique_lock writing(lock);
+  auto reading = std::async(
+      std::launch::async, [&] { return pair.right->read(sink, scratch, 1000, lock); });
+  EXPECT_EQ(reading.wait_for(std::chrono::seconds(20)), std::future_status::ready);
+  writing.unlock();
+  EXPECT_EQ(reading.get(), Connection::Turn::Idle);
+  EXPECT_EQ(sink.messages.size(), 1u);
 }
 
 }  // namespace

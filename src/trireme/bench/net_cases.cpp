@@ -17,14 +17,28 @@ NetJob ask(const std::string& wire, int64_t bytes, int64_t reply, int repetition
       .repetitions = repetitions};
 }
 
+constexpr int kRoundTrips = 1000;
+
+// From send() to received(): the thread that reads is the one that goes on, on both
+// sides of the comparison.
 NetCase round_trip(const std::string& wire, double times_of_socket) {
-  constexpr int kRepetitions = 1000;
+  NetJob ours = ask(wire, 64, 64, kRoundTrips);
+  ours.op = "chain";
   return {
       .name = text("64 B there and back, ", wire),
-      .ours = ask(wire, 64, 64, kRepetitions),
-      .peer = ask("socket", 64, 64, kRepetitions),
+      .ours = ours,
+      .peer = ask("socket", 64, 64, kRoundTrips),
       .goal = 1 / times_of_socket,
       .limit = {}};
+}
+
+// One more thread to wake, of which a socket knows nothing.
+NetCase round_trip_to_thread(const std::string& wire) {
+  NetCase one = round_trip(wire, 1);
+  one.name += ", to a waiting thread";
+  one.ours.op = "ask";
+  one.goal.reset();
+  return one;
 }
 
 // With an answer of one byte, so that one clock sees both ends.
@@ -61,6 +75,7 @@ NetCase idle(const std::string& wire, double limit_mib) {
 std::vector<NetCase> net_cases(bool tls) {
   std::vector<NetCase> cases{
       round_trip("plain", 2),
+      round_trip_to_thread("plain"),
       one_way("plain", "socket", 0.8),
       overtaking("plain", 5e3),
       idle("plain", 64)};
@@ -68,6 +83,7 @@ std::vector<NetCase> net_cases(bool tls) {
     cases.insert(
         cases.end(),
         {round_trip("key", 2.5),
+         round_trip_to_thread("key"),
          one_way("key", "openssl", 0.9),
          overtaking("key", 5e3),
          idle("key", 64)});

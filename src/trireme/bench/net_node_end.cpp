@@ -63,6 +63,27 @@ void NodeEnd::ask(std::span<const std::byte> message, std::span<std::byte> reply
   memory_ = {};
 }
 
+std::vector<double> NodeEnd::ask_in_chain(
+    int count, std::span<const std::byte> message, std::span<std::byte> reply) {
+  {
+    const std::lock_guard lock(mutex_);
+    memory_ = reply;
+    question_ = message;
+    to_ask_ = count;
+    asked_.clear();
+    asked_.reserve(static_cast<size_t>(count) + 1);
+    asked_.push_back(Clock::now());
+  }
+  send(message);
+  wait(Deadline::after(kAnswerTime), [&] { return to_ask_ == 0; });
+  const std::lock_guard lock(mutex_);
+  memory_ = {};
+  std::vector<double> times;
+  for (size_t i = 1; i < asked_.size(); ++i)
+    times.push_back(std::chrono::duration<double>(asked_[i] - asked_[i - 1]).count());
+  return times;
+}
+
 // The first may have come before anybody was there to answer.
 void NodeEnd::serve(
     int count, std::span<std::byte> message, std::span<const std::byte> reply) {
@@ -103,6 +124,13 @@ void NodeEnd::received(const net::Peer&, net::InMessage message) {
     const auto reply = reply_;
     lock.unlock();
     return answer(reply);
+  }
+  if (to_ask_ > 0) {
+    asked_.push_back(Clock::now());
+    const bool goes_on = --to_ask_ > 0;
+    lock.unlock();
+    goes_on ? send(question_) : changed_.notify_all();
+    return;
   }
   if (is_word)
     small_arrived_ = Clock::now();

@@ -24,6 +24,11 @@ class NodeEnd : public NetEnd, private net::Receiver {
   void serve(int count, std::span<std::byte> message, std::span<const std::byte> reply)
       override;
 
+  /// Asks so many times, each time from the I/O thread as soon as the answer is there.
+  /// How long each took, in seconds.
+  std::vector<double> ask_in_chain(
+      int count, std::span<const std::byte> message, std::span<std::byte> reply);
+
   /// Sends a small message when a large one is well under way, and waits for the answer
   /// that serve_overtaking() gives when it has both. When it sent the small one.
   Clock::time_point overtake(std::span<const std::byte> large);
@@ -56,6 +61,9 @@ class NodeEnd : public NetEnd, private net::Receiver {
   std::span<const std::byte> reply_;
   int to_answer_ = 0;  // with reply_, on the I/O thread
   int arrived_ = 0;    // and nobody has taken notice yet
+  std::span<const std::byte> question_;
+  int to_ask_ = 0;  // question_, on the I/O thread
+  std::vector<Clock::time_point> asked_;
   Clock::time_point small_arrived_;
   int sessions_ = 0;
   net::Peer peer_;

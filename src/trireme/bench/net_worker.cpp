@@ -1,6 +1,7 @@
 #include "trireme/bench/net_worker.h"
 
 #include <chrono>
+#include <malloc.h>
 #include <sys/resource.h>
 
 #include <nlohmann/json.hpp>
@@ -62,13 +63,13 @@ NetJob parse_net_job(const std::string& line) {
 }
 
 std::vector<double> NetWorker::work(const NetJob& job) {
-  if (job.op == "ask")
+  if (job.op == "ask" || job.op == "chain")
     return ask(job);
   if (job.op == "overtake")
     return overtake(job);
   if (job.op == "idle")
     return stay_idle(job);
-  refuse_job("op", "ask, overtake or idle", job.op);
+  refuse_job("op", "ask, chain, overtake or idle", job.op);
 }
 
 bool NetWorker::is_ours(const NetJob& job) const {
@@ -111,15 +112,18 @@ std::vector<double> NetWorker::ask(const NetJob& job) {
   reply_.resize(static_cast<size_t>(job.reply));
   NetEnd& other = end(job);
   const int count = job.warm_up + job.repetitions;
-  std::vector<double> row;
-  if (side() == net::Side::Acceptor)
+  std::vector<double> row(static_cast<size_t>(count));
+  if (side() == net::Side::Acceptor) {
     other.serve(count, message_, reply_);
-  for (int i = 0; i < count && side() == net::Side::Dialer; ++i) {
-    const auto start = NodeEnd::Clock::now();
-    other.ask(message_, reply_);
-    row.push_back(Seconds(NodeEnd::Clock::now() - start).count());
+  } else if (job.op == "chain") {
+    row = node_end(job).ask_in_chain(count, message_, reply_);
+  } else {
+    for (double& seconds : row) {
+      const auto start = NodeEnd::Clock::now();
+      other.ask(message_, reply_);
+      seconds = Seconds(NodeEnd::Clock::now() - start).count();
+    }
   }
-  row.resize(static_cast<size_t>(count));
   row.erase(row.begin(), row.begin() + job.warm_up);
   return row;
 }
@@ -142,6 +146,7 @@ std::vector<double> NetWorker::overtake(const NetJob& job) {
 std::vector<double> NetWorker::stay_idle(const NetJob& job) {
   const auto node = make_node(job);
   std::byte word[1] = {};
+  ::malloc_trim(0);  // else what others gave back would be used again, and not be seen
   const double before = resident_kib();
   node->add_sessions(job.connections, soon());
   const double after = resident_kib();

@@ -17,9 +17,11 @@ struct NetJob {
   /// "socket" and "openssl": the limits; "plain" and "key": ours, without protection
   /// and with a job key.
   std::string wire = "plain";
-  /// "ask": rank 0 sends `bytes`, and times the answer. "overtake": points in time,
-  /// when 4 B left rank 0 behind a message of `bytes`, and when they came. "idle": by
-  /// how many KiB each worker grows with `connections` more that nobody uses.
+  /// "ask": rank 0 sends `bytes`, and times until a thread that waits has the answer.
+  /// "chain": of ours, the same without such a thread, on the I/O thread. "overtake":
+  /// points in time, when 4 B left rank 0 behind a message of `bytes`, and when they
+  /// came. "idle": by how many KiB each worker grows with `connections` more that
+  /// nobody uses.
   std::string op = "ask";
   int64_t bytes = 64;
   int64_t reply = 64;
@@ -38,8 +40,8 @@ NetJob parse_net_job(const std::string& line);
 class NetWorker {
  public:
   NetWorker(int rank, net::JobKey key) : rank_(rank), key_(std::move(key)) {}
-  /// One number a repetition: seconds, points in time, or KiB. Of "ask" rank 1 knows
-  /// nothing, and says 0.
+  /// One number a repetition: seconds, points in time, or KiB. Of "ask" and
+  /// "chain" rank 1 knows nothing, and says 0.
   std::vector<double> work(const NetJob& job);
 
  private:

@@ -20,17 +20,22 @@ using std::chrono::milliseconds;
 // What the kernel may hold of a connection beside what is on its way: a small message
 // behind a large one waits for that much.
 constexpr int kUnsentBytes = 256 << 10;
+// What may lie unread on this machine, where nothing is gained by more.
+constexpr int kUnreadBytes = 1 << 20;
 constexpr int kMostDamages = 8;
 // Greetings are short: where they pass and nothing else does, connecting again is in
 // vain.
 constexpr int kMostSilences = 3;
 constexpr int kBacklog = 1024;
 
-void tune(int fd) {
+void tune(int fd, const Endpoint& peer) {
   const int one = 1;
   // Both fail on Unix sockets, which need neither.
   ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
   ::setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &kUnsentBytes, sizeof(kUnsentBytes));
+  // Elsewhere the system finds what the way needs.
+  if (peer.stays_here())
+    ::setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &kUnreadBytes, sizeof(kUnreadBytes));
 }
 
 std::string start_text(const std::string& job, std::uint64_t incarnation) {
@@ -190,8 +195,8 @@ void NodeCore::accept(Listener& listener) {
 
 void NodeCore::take_stranger(FileDescriptor socket) {
   const int fd = socket.get();
-  tune(fd);
   const Endpoint peer = peer_endpoint(fd);
+  tune(fd, peer);
   const std::string remote = peer.address().text();
   std::shared_ptr<Line> line;
   try {
@@ -465,7 +470,7 @@ void NodeCore::dial(const SessionPtr& session) {
     session->last_trouble = errno_text(errno);
     return dial_later(session);
   }
-  tune(fd);
+  tune(fd, endpoint);
   try {
     const auto line = std::make_shared<Line>(
         *this,

@@ -103,6 +103,11 @@ Io TlsStream::read(std::span<const iovec> parts) {
       }
       filled += got;
       total += got;
+      // Nothing is left inside: what has come should not wait for a look at the socket.
+      if (SSL_has_pending(ssl_.get()) == 0) {
+        socket_.flush();
+        return {.state = Io::State::Done, .bytes = total};
+      }
     }
   socket_.flush();  // what reading may have made OpenSSL answer, as a new key
   return {.state = Io::State::Done, .bytes = total};

@@ -23,7 +23,7 @@ namespace trireme::comm {
 /// Up to this many bytes go at once, as a copy, whether somebody waits for them or not.
 /// More wait until the receiver has said where they shall go: nothing large ever lies
 /// about unasked for, and one group's transfers never stand in another's way.
-inline constexpr size_t kEagerBytes = size_t{32} << 10;
+inline constexpr size_t kEagerBytes = size_t{64} << 10;
 
 /// One transfer of a collective, at either end.
 struct TcpTransfer {

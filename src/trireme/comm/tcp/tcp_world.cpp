@@ -105,6 +105,8 @@ void TcpWorld::meet(const Deadline& deadline) {
           .incarnation = setup_.incarnation << 32 | setup_.generation,
           .security = setup_.security,
           .listen = {setup_.listen},
+          // What goes at once must not be overtaken by the word that its sender left.
+          .limits = {.small_bytes = 2 * kEagerBytes},
           .heartbeat = setup_.heartbeat},
       *this);
   try {
