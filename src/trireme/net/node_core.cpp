@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <sys/socket.h>
 #include <unistd.h>
 #include <utility>
@@ -17,26 +15,11 @@ namespace {
 using Clock = Reactor::Clock;
 using std::chrono::milliseconds;
 
-// What the kernel may hold of a connection beside what is on its way: a small message
-// behind a large one waits for that much.
-constexpr int kUnsentBytes = 256 << 10;
-// What may lie unread on this machine, where nothing is gained by more.
-constexpr int kUnreadBytes = 1 << 20;
 constexpr int kMostDamages = 8;
 // Greetings are short: where they pass and nothing else does, connecting again is in
 // vain.
 constexpr int kMostSilences = 3;
 constexpr int kBacklog = 1024;
-
-void tune(int fd, const Endpoint& peer) {
-  const int one = 1;
-  // Both fail on Unix sockets, which need neither.
-  ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
-  ::setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &kUnsentBytes, sizeof(kUnsentBytes));
-  // Elsewhere the system finds what the way needs.
-  if (peer.stays_here())
-    ::setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &kUnreadBytes, sizeof(kUnreadBytes));
-}
 
 std::string start_text(const std::string& job, std::uint64_t incarnation) {
   return text("job ", in_quotes(job), ", start ", incarnation);
@@ -443,84 +426,6 @@ void NodeCore::wait_for_return(const SessionPtr& session, Clock::time_point unti
     if (late && !late->ended() && !late->line() && Clock::now() >= late->patience)
       give_up(late);
   });
-}
-
-// -- the I/O thread: dialling
-
-void NodeCore::start_dial(const SessionPtr& session) {
-  if (closing_)
-    return refuse_dial(session, "this node is closing");
-  sessions_[session->id()] = session;
-  dial(session);
-}
-
-void NodeCore::dial(const SessionPtr& session) {
-  if (session->ended() || session->line())
-    return;
-  const Endpoint& endpoint =
-      session->endpoints[session->attempts++ % session->endpoints.size()];
-  FileDescriptor socket(
-      ::socket(endpoint.family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  const int fd = socket.get();
-  if (fd < 0 ||
-      (::connect(
-           fd, reinterpret_cast<const sockaddr*>(&endpoint.storage), endpoint.length) !=
-           0 &&
-       errno != EINPROGRESS)) {
-    session->last_trouble = errno_text(errno);
-    return dial_later(session);
-  }
-  tune(fd, endpoint);
-  try {
-    const auto line = std::make_shared<Line>(
-        *this,
-        options_.security.protect(std::move(socket), Side::Dialer),
-        Side::Dialer,
-        session);
-    reactor_.watch(fd, line);
-    limit_handshake(line);
-    if (session->was_connected)
-      limit_connecting(line);
-    // A Unix socket is connected already, and no event will say so.
-    line->ready();
-  } catch (const Error& error) {
-    refuse_dial(session, error.what());
-  }
-}
-
-void NodeCore::dial_later(const SessionPtr& session) {
-  const auto now = Clock::now();
-  if (now >= session->patience)
-    return give_up(session);
-  const auto doubled =
-      milliseconds(5) * (1 << std::min<std::size_t>(session->attempts, 5));
-  const auto next = std::min(now + doubled, session->patience);
-  reactor_.at(next, [this, weak = std::weak_ptr(session)] {
-    if (const auto waiting = weak.lock())
-      Clock::now() >= waiting->patience ? give_up(waiting) : dial(waiting);
-  });
-}
-
-void NodeCore::give_up(const SessionPtr& session) {
-  if (session->ended() || session->line())
-    return;
-  const std::string why = text(
-      "lost ",
-      session->name(),
-      ": ",
-      session->last_trouble.empty() ? "no connection came back"
-                                    : session->last_trouble);
-  if (!session->was_connected)
-    session->connected.set_exception(std::make_exception_ptr(TimeoutError(why)));
-  lose(session, Ending::Lost, why);
-}
-
-void NodeCore::refuse_dial(const SessionPtr& session, const std::string& why) {
-  if (session->ended())
-    return;
-  if (!session->was_connected)
-    session->connected.set_exception(std::make_exception_ptr(Error(why)));
-  lose(session, Ending::Refused, why);
 }
 
 // -- the I/O thread: the end of sessions

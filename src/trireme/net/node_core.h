@@ -80,6 +80,7 @@ class NodeCore : public std::enable_shared_from_this<NodeCore> {
   void check_greeting(const Line& line, const Hello& theirs) const;
   void limit_handshake(const std::shared_ptr<Line>& line);
   void limit_connecting(const std::shared_ptr<Line>& line);
+  static void tune(int fd, const Endpoint& peer);
   void dial(const SessionPtr& session);
   void start_dial(const SessionPtr& session);
   void await_dial(
