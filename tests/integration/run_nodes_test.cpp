@@ -312,8 +312,9 @@ TEST_F(RunNodesProcs, ASignalBeforeAllAreThereEndsThoseThatAre) {
   std::this_thread::sleep_for(500ms);
   one->kill(SIGINT);
   expect(*one, 130);
-  // It may not have been there yet; then nothing has happened to the other.
-  zero->kill(SIGINT);
+  // On a busy machine it may not have been there yet; then the other knows nothing.
+  if (!within(5s, [&] { return zero->complains_now("was asked to stop with SIGINT"); }))
+    zero->kill(SIGINT);
   expect(*zero, 130);
 }
 

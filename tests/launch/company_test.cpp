@@ -113,6 +113,21 @@ TEST_F(CompanyRanks, OneThatCannotGoOnTellsTheOther) {
   }
 }
 
+// The launcher of node 0 ends as soon as its own ranks have.
+TEST_F(CompanyRanks, WhatTheLeadersNodeSaysLastReachesTheOther) {
+  TestLauncher zero(plan(0)), one(plan(1));
+  zero.company->told({.kind = Word::Kind::Idle});
+  one.company->told({.kind = Word::Kind::Idle});
+  both(zero, one, [](const Word&, const Word&) {});
+  zero.company->told({.kind = Word::Kind::Stopping, .number = 2});
+  zero.company.reset();
+  std::optional<Word> word;
+  EXPECT_TRUE(within(kLong, [&] { return (word = one.next()).has_value(); }));
+  ASSERT_TRUE(word);
+  EXPECT_EQ(word->kind, Word::Kind::Stopping);
+  EXPECT_EQ(word->number, 2);
+}
+
 TEST_F(CompanyRanks, ALeaderMustBeAbleToListen) {
   CompanyPlan taken = plan(0);
   TestLauncher zero(taken);

@@ -10,6 +10,9 @@
 namespace trireme::launch {
 namespace {
 
+// How long the leader may take to hear what its own node said last.
+constexpr std::chrono::seconds kLastWords{2};
+
 // Node 0 leads; without a number, the first launcher at the address where they meet.
 std::unique_ptr<Leader> lead(const CompanyPlan& plan, const std::string& token) {
   const int rank = plan.options.nodes->rank;
@@ -66,9 +69,10 @@ Company::Company(const CompanyPlan& plan, const ProcessState& state) {
 }
 
 Company::~Company() {
-  // The member's goodbye is the leader's last word.
+  // What the member has said last, as that somebody asks to stop, is still to be told.
   member_.reset();
-  leader_.reset();
+  if (leader_)
+    leader_->finish(Deadline::after(kLastWords));
 }
 
 void Company::add_waits(std::vector<pollfd>& waits) const {

@@ -1,4 +1,5 @@
-// Starts the ranks of a job on this host and waits for them: `trireme run` as a call.
+// Starts the ranks of a job, here and with launchers of other hosts, and waits for
+// them: `trireme run` as a call.
 #pragma once
 #include <functional>
 #include <string>
@@ -21,6 +22,8 @@ namespace trireme::launch {
 /// ranks; so a program with threads should block them in its other threads. No rank,
 /// nor any process that it has started, outlives the call or this process (but for one
 /// that has called setsid(), if the keeper is killed, too).
+/// With options.nodes the ranks of several such calls, one on each host, are one world;
+/// all of them end with the code of the first rank that failed, or 1 if a node is lost.
 /// InvalidArgument if an option is wrong or the program cannot be run.
 Outcome spawn(const Options& options, const std::vector<std::string>& command);
 

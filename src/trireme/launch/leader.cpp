@@ -1,5 +1,7 @@
 #include "trireme/launch/leader.h"
 
+#include <poll.h>
+
 #include "trireme/core/error.h"
 #include "trireme/launch/variables.h"
 #include "trireme/net/rendezvous.h"
@@ -65,6 +67,17 @@ void Leader::attend() {
   post();
 }
 
+void Leader::finish(const Deadline& deadline) {
+  attend();
+  while (own_id_ != 0 && !deadline.expired()) {
+    const auto left =
+        std::chrono::ceil<std::chrono::milliseconds>(deadline.remaining());
+    pollfd wait{.fd = mailbox_.fd(), .events = POLLIN, .revents = 0};
+    ::poll(&wait, 1, static_cast<int>(left.count()));
+    attend();
+  }
+}
+
 void Leader::cannot_gather(const std::string& why) {
   rounds_.cannot_gather(why);
   post();
@@ -76,13 +89,18 @@ void Leader::take(const Event& event) {
     if (found == ids_.end())
       return;
     rounds_.gone(found->second, event.why);
+    if (found->second == own_id_)
+      own_id_ = 0;
     peers_.erase(found->second);
     ids_.erase(found);
   } else if (found == ids_.end() && event.word->kind == Word::Kind::Join) {
     const int id = ++last_id_;
     ids_[event.peer] = id;
     peers_[id] = event.peer;
-    rounds_.join(id, event.word->card, event.word->card.token == token_);
+    const bool own = event.word->card.token == token_;
+    if (own)
+      own_id_ = id;
+    rounds_.join(id, event.word->card, own);
   } else if (found != ids_.end() && event.word->kind == Word::Kind::Lost) {
     rounds_.gone(found->second, event.word->text);
   } else if (found != ids_.end()) {

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "trireme/core/deadline.h"
 #include "trireme/launch/mailbox.h"
 #include "trireme/launch/options.h"
 #include "trireme/launch/rounds.h"
@@ -38,6 +39,9 @@ class Leader : public net::Receiver {
   void attend();
   /// As Rounds::cannot_gather().
   void cannot_gather(const std::string& why);
+  /// Goes on until the node of this process has left, so that what it said last has
+  /// reached the others; at most that long.
+  void finish(const Deadline& deadline);
   /// Where it listens.
   net::Address address() const { return node_->addresses().front(); }
 
@@ -63,6 +67,7 @@ class Leader : public net::Receiver {
   Rounds rounds_;
   Mailbox<Event> mailbox_;
   int last_id_ = 0;
+  int own_id_ = 0;  // of the node of this process, while it is there
   std::map<net::Peer, int> ids_;
   std::map<int, net::Peer> peers_;
   int store_attempt_ = -1;
