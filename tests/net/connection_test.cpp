@@ -36,7 +36,9 @@ class QueueSource : public FrameSource {
     out.head = encode(out.frame);
     return true;
   }
+  void written(OutFrame&& frame) override { past.push_back(std::move(frame)); }
   SendQueue queue;
+  std::vector<OutFrame> past;
 };
 
 class InboxSink : public FrameSink {
@@ -109,6 +111,10 @@ TEST(Connection, KnowsWhatNobodyCanHaveReadYet) {
   }
   EXPECT_EQ(sink.messages.size(), 2u);
   EXPECT_FALSE(pair.left->is_writing(2));
+  // What it wrote is its owner's, to be let go of when no lock is held.
+  ASSERT_GE(source.past.size(), 2u);
+  EXPECT_EQ(source.past.back().frame.sequence, 2u);
+  EXPECT_NE(source.past.back().message, nullptr);
 }
 
 TEST(Connection, SaysWhenTheOtherSideIsGone) {

@@ -62,11 +62,12 @@ void Connection::gather(FrameSource& source) {
   }
 }
 
-void Connection::advance(std::size_t bytes) {
+void Connection::advance(FrameSource& source, std::size_t bytes) {
   gathered_ -= bytes;
   done_ += bytes;
   while (!writing_.empty() && done_ >= writing_.front().bytes()) {
     done_ -= writing_.front().bytes();
+    source.written(std::move(writing_.front()));
     writing_.pop_front();
   }
 }
@@ -96,7 +97,7 @@ Connection::Turn Connection::write(FrameSource& source, std::size_t budget) {
     const Io io = stream_->write(parts.list());
     if (io.state != Io::State::Done)
       return io.state == Io::State::Blocked ? Turn::Idle : Turn::Closed;
-    advance(io.bytes);
+    advance(source, io.bytes);
     moved += io.bytes;
   }
   return Turn::More;

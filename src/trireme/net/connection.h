@@ -18,6 +18,9 @@ class FrameSource {
   virtual ~FrameSource() = default;
   /// The next frame, with its head encoded; false if there is none now.
   virtual bool next(OutFrame& out) = 0;
+  /// A frame has been written. With the lock held: what its message keeps alive is the
+  /// user's, and may want that lock.
+  virtual void written(OutFrame&&) {}
 };
 
 /// Moves frames over a stream. The reading half belongs to the I/O thread; the writing
@@ -55,7 +58,7 @@ class Connection {
 
  private:
   void gather(FrameSource& source);
-  void advance(std::size_t bytes);
+  void advance(FrameSource& source, std::size_t bytes);
 
   std::unique_ptr<Stream> stream_;
   FrameReader reader_;

@@ -138,6 +138,13 @@ void Session::let_go(const Inbox::Cost& cost) {
 
 // -- frames out, with the lock held
 
+// All of it may be acknowledged before its last byte counts as written (see
+// Stream::write). Then it goes without the lock.
+void Session::written(OutFrame&& frame) {
+  if (frame.message.use_count() == 1)
+    core_->reactor().post([last = std::move(frame.message)] {});
+}
+
 bool Session::next(OutFrame& out) {
   if (std::exchange(ack_due_, false)) {
     out.frame = {.kind = FrameKind::Ack, .id = released_[0], .body = released_[1]};

@@ -69,6 +69,7 @@ class Session : public FrameSource,
   bool left() const { return leave_sent_; }
 
   bool next(OutFrame& out) override;
+  void written(OutFrame&& frame) override;
   std::span<std::byte> begin(const Frame& frame, std::string header) override;
   void end(const Frame& frame) override;
   /// What was read together with its end is nobody's.
