@@ -4,7 +4,6 @@
 #include "../launch/launched.h"
 #include "trireme/core/environment.h"
 #include "trireme/launch/program.h"
-#include "trireme/launch/variables.h"
 
 namespace trireme::launch {
 namespace {
@@ -125,7 +124,7 @@ TEST(OtherLaunchersPeer, Torchrun) {
 TEST(OtherLaunchersPeer, TorchrunOnTwoNodes) {
   if (python() == nullptr)
     GTEST_SKIP() << "TRIREME_PYTHON is not set: no torchrun to start with";
-  const int port = free_port();
+  const int port = quiet_port();
   const Environment::Variables plain = {{"TRIREME_SECURITY", "insecure-loopback"}};
   const auto command = [&](int node, const Words& more) {
     Words words = {

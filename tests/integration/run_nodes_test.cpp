@@ -3,7 +3,6 @@
 
 #include "run_case.h"
 #include "trireme/core/environment.h"
-#include "trireme/launch/variables.h"
 #include "trireme/net/job_key.h"
 
 namespace trireme::launch {
@@ -44,7 +43,7 @@ class RunNodesProcs : public RunCase {
     launched.kill(SIGKILL);
   }
 
-  int port_ = free_port();
+  int port_ = quiet_port();
   Environment::Variables protection_ = {{"TRIREME_SECURITY", "insecure-loopback"}};
 };
 
@@ -178,7 +177,7 @@ TEST_F(RunNodesProcs, WithoutANumberTheFirstAtTheAddressLeads) {
 
 TEST_F(RunNodesProcs, AFailureOfEitherEndsBothWithItsCode) {
   for (const int failing : {0, 1, 2}) {
-    port_ = free_port();
+    port_ = quiet_port();
     const Words steps = {
         text(failing, ":error=no luck"), text(failing, ":exit=3"), "hang"};
     const auto one = node(1, two({"-n", "2"}), steps);
@@ -261,7 +260,7 @@ TEST_F(RunNodesProcs, NoRestartIsLeft) {
 TEST_F(RunNodesProcs, ASignalToEitherEndsBoth) {
   for (const int signal : {SIGINT, SIGTERM})
     for (const int stopped : {0, 1}) {
-      port_ = free_port();
+      port_ = quiet_port();
       const LaunchedPtr nodes[] = {
           node(0, two({"-n", "2"}), {"say=ready", "hang"}),
           node(1, kTwo, {"say=ready", "hang"})};
@@ -320,7 +319,7 @@ TEST_F(RunNodesProcs, ASignalBeforeAllAreThereEndsThoseThatAre) {
 
 TEST_F(RunNodesProcs, ANodeThatVanishesIsNamedByTheOther) {
   for (const int vanishing : {0, 1}) {
-    port_ = free_port();
+    port_ = quiet_port();
     const LaunchedPtr nodes[] = {
         node(0, kTwo, {"say=ready", "hang"}), node(1, kTwo, {"say=ready", "hang"})};
     for (const LaunchedPtr& one : nodes)

@@ -39,7 +39,7 @@ class RunWorldProcs : public RunCase {
       ::setenv("TRIREME_JOB_KEY", key_.c_str(), 1);
     });
   }
-  const int port_ = free_port();
+  const int port_ = quiet_port();
   const std::string key_ = net::JobKey::random().text();
 
   // A job whose ranks wait in their segment for one that never comes; its path.

@@ -6,7 +6,6 @@
 #include <gtest/gtest.h>
 
 #include "launched.h"
-#include "trireme/launch/variables.h"
 
 namespace trireme::launch {
 namespace {
@@ -71,7 +70,7 @@ class CompanyRanks : public ::testing::Test {
       check(*first, *second);
   }
 
-  const int port_ = free_port();
+  const int port_ = quiet_port();
 };
 
 TEST_F(CompanyRanks, TwoNodesMeetAndEndTogether) {

@@ -7,8 +7,11 @@
 #include <csignal>
 #include <fcntl.h>
 #include <functional>
+#include <netinet/in.h>
 #include <poll.h>
+#include <random>
 #include <string>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <thread>
 #include <unistd.h>
@@ -18,6 +21,7 @@
 
 #include "trireme/core/deadline.h"
 #include "trireme/core/error.h"
+#include "trireme/core/file_descriptor.h"
 #include "trireme/core/proc_text.h"
 #include "trireme/launch/options.h"
 #include "trireme/launch/processes.h"
@@ -79,6 +83,24 @@ class Mark {
       "-",
       std::chrono::steady_clock::now().time_since_epoch().count());
 };
+
+/// A port that is free, and not among those that the system gives away: nobody else
+/// gets it before it is used.
+inline int quiet_port() {
+  std::random_device random;
+  for (int i = 0; i < 1000; ++i) {
+    const auto port = static_cast<uint16_t>(12'000 + random() % 18'000);
+    const FileDescriptor socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(port);
+    if (::bind(socket.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) ==
+        0)
+      return port;
+  }
+  ADD_FAILURE() << "no port is free";
+  return 0;
+}
 
 /// A pipe that closes itself; neither end goes to programs.
 struct TestPipe {

@@ -8,7 +8,6 @@
 #include <gtest/gtest.h>
 
 #include "launched.h"
-#include "trireme/launch/variables.h"
 #include "trireme/net/store_client.h"
 
 namespace trireme::launch {
@@ -55,7 +54,7 @@ class LeaderRanks : public ::testing::Test {
     Options options{
         .max_restarts = 1,
         .run_id = "job",
-        .master_port = free_port(),
+        .master_port = quiet_port(),
         .nodes = Nodes{}};
     options.nodes->least = options.nodes->most = 2;
     return options;
@@ -143,7 +142,7 @@ TEST_F(LeaderRanks, CannotBeTwoAtOnePort) {
 }
 
 TEST(LeaderKeyRanks, GivesTheRanksAKeyOfTheirOwn) {
-  Options options{.run_id = "job", .master_port = free_port(), .nodes = Nodes{}};
+  Options options{.run_id = "job", .master_port = quiet_port(), .nodes = Nodes{}};
   const auto key = net::JobKey::random();
   const auto security = net::Security::job_key(key);
   Leader leader(options, security, "token");
