@@ -1,6 +1,7 @@
 // What two nodes have together for as long as they want to: it outlives the connections
 // that carry it.
 #pragma once
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -61,7 +62,7 @@ class Session : public FrameSource,
   /// No connection carries it any more, and none will.
   void end(Ending ending, const std::string& why);
   /// For so long nothing could be heard.
-  void forgive(Clock::duration deaf) { heard_ += deaf; }
+  void forgive(Clock::duration deaf) { heard_ = std::min(heard_ + deaf, Clock::now()); }
   /// What the clock brings: pings, late acknowledgements, and a peer that fell silent.
   void tick();
   bool closing() const;

@@ -160,7 +160,9 @@ std::unique_ptr<ReceivePort> TcpWire::open_receive(int from, int tag) {
 std::shared_ptr<Wire> TcpWire::renew(const Deadline& deadline) {
   TcpSetup setup = world_->setup();
   ++setup.generation;
+  setup.again = std::exchange(renewal_failed_, true);
   auto renewed = root(std::move(setup), deadline);
+  renewal_failed_ = false;
   world_->stop(
       {.origin = world_->rank(),
        .why = "[comm] expected the renewed group, got the old one; use what renew() "

@@ -45,6 +45,7 @@ class TcpWire : public Wire, public std::enable_shared_from_this<TcpWire> {
   std::vector<TcpTransferPtr> transfers_;
   std::vector<uint64_t> sent_, received_;  // by peer: how many transfers there were
   TcpLanes lanes_;
+  bool renewal_failed_ = false;
 };
 
 }  // namespace trireme::comm

@@ -113,10 +113,8 @@ void TcpWorld::meet(const Deadline& deadline) {
     // Rank 0 may host the store, in which the others find who has not come.
     meet_in_store(rank() == 0 ? deadline.later() : deadline);
   } catch (const PeerError&) {
-    withdraw_from_store();
-    throw;
-  } catch (const TimeoutError&) {
-    withdraw_from_store();
+    // That of rank 0, perhaps, which has left because of the one who is gone.
+    mail_->check();
     throw;
   }
 }
@@ -129,13 +127,18 @@ void TcpWorld::meet_in_store(const Deadline& deadline) {
   // Who dies before it is connected to anybody has left its trace in the store.
   const net::StoreWatch gone =
       setup_.store->watch(net::kGonePrefix, [this](const net::StoreChange& change) {
-        if (change.kind != net::StoreChange::Kind::Erased)
+        if (change.kind == net::StoreChange::Kind::Set)
+          note_gone(change.key, change.value);
+        else if (change.kind == net::StoreChange::Kind::Lost)
           look_for_gone();
       });
   look_for_gone();
   const auto check = [this] { mail_->check(); };
   // Kept: the store may go before the last connection is made.
   net::PrefixStore here = room("");
+  if (setup_.again)
+    for (const char* name : {"", "met/"})
+      room(name).erase(text("join/", rank()));
   addresses_ = net::join(here, size(), rank(), own_address(), deadline, check);
   if (size() == 1)
     return;
@@ -145,17 +148,6 @@ void TcpWorld::meet_in_store(const Deadline& deadline) {
   net::join(met, size(), rank(), "", deadline, check);
 }
 
-// So that this rank can come again: renew() may be called once more.
-void TcpWorld::withdraw_from_store() noexcept {
-  try {
-    for (const char* name : {"", "met/"})
-      room(name).erase(text("join/", rank()));
-  } catch (const std::exception& error) {
-    TRIREME_LOG(info, "comm") << "could not take the address of this rank back: "
-                              << error.what();
-  }
-}
-
 std::string TcpWorld::own_address() const {
   net::Address address = node_->addresses().front();
   if (!setup_.host.empty())
@@ -163,14 +155,17 @@ std::string TcpWorld::own_address() const {
   return address.text();
 }
 
+void TcpWorld::note_gone(const std::string& key, const std::string& why) {
+  const int rank = rank_called(key.substr(net::kGonePrefix.size()), size());
+  if (rank >= 0)
+    fail({.origin = rank, .why = gone_text(rank, why)}, true);
+}
+
 void TcpWorld::look_for_gone() {
   try {
-    for (const std::string& key : setup_.store->keys(net::kGonePrefix)) {
-      const int rank = rank_called(key.substr(net::kGonePrefix.size()), size());
-      const auto why = setup_.store->try_get(key);
-      if (rank >= 0 && why)
-        fail({.origin = rank, .why = gone_text(rank, *why)}, true);
-    }
+    for (const std::string& key : setup_.store->keys(net::kGonePrefix))
+      if (const auto why = setup_.store->try_get(key))
+        note_gone(key, *why);
   } catch (const PeerError& error) {  // the rank that hosts the store
     fail({.origin = error.rank(), .why = error.what()}, true);
   }

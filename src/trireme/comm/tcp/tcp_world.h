@@ -33,6 +33,8 @@ struct TcpSetup {
   WireTuning tuning;
   /// Counts renewals.
   uint64_t generation = 0;
+  /// Whether this rank has waited for the others of this generation before, in vain.
+  bool again = false;
   /// How long a rank may be silent before it counts as dead.
   std::chrono::milliseconds heartbeat = std::chrono::seconds(10);
 };
@@ -82,7 +84,7 @@ class TcpWorld : public WireWorld, public net::Receiver {
   explicit TcpWorld(TcpSetup setup);
   void meet(const Deadline& deadline);
   void meet_in_store(const Deadline& deadline);
-  void withdraw_from_store() noexcept;
+  void note_gone(const std::string& key, const std::string& why);
   net::PrefixStore room(const char* name) const;
   std::string own_address() const;
   void look_for_gone();
