@@ -455,7 +455,7 @@ TEST_F(RunNodesProcs, WithBoundsStartWithoutTheLast) {
   const Words options = {"--nnodes", "2:3", "--rdzv-conf", "last_call_timeout=1"};
   const Words steps = {"variable=GROUP_WORLD_SIZE"};
   const auto zero = node(0, options, steps);
-  const auto one = node(-1, options, steps);
+  const auto one = node(1, options, steps);
   expect(*zero, 0);
   expect(*one, 0);
   EXPECT_EQ(one->out(), "GROUP_WORLD_SIZE=2\n");
