@@ -1,7 +1,7 @@
 # TRIREME_SANITIZE=address,undefined or thread: for this project's own build only.
 set(TRIREME_TEST_ENVIRONMENT
   "TRIREME_FLIGHT_DIR=" "OMP_NUM_THREADS=1"
-  "TSAN_OPTIONS=suppressions='${PROJECT_SOURCE_DIR}/cmake/tsan.supp':halt_on_error=1"
+  "TSAN_OPTIONS=suppressions='${PROJECT_SOURCE_DIR}/cmake/tsan.supp':halt_on_error=1:die_after_fork=0"
   # The stacks that g++ 13 takes for this check are not aligned as AVX-512 wants them.
   "ASAN_OPTIONS=detect_stack_use_after_return=0"
   "LSAN_OPTIONS=suppressions='${PROJECT_SOURCE_DIR}/cmake/lsan.supp'"

@@ -43,6 +43,7 @@ std::vector<WorkerStart> rank_starts(
     const Environment::Variables& variables) {
   const launch::JobPlace place{
       .ranks = ranks,
+      .local_ranks = ranks,
       .run_id = launch::fresh_run_id(),
       .master_port = launch::free_port(),
       .cores = available_cores()};
