@@ -146,6 +146,20 @@ TEST(RunNodes, RefuseWhatCannotBeMeant) {
   EXPECT_TRUE(
       nodes_refusal({"--nnodes", "2", "--node-rank", "-1"}).starts_with("parser: "));
   EXPECT_TRUE(nodes_refusal({"--rdzv-backend", "etcd"}).starts_with("parser: "));
+  // What would be passed over without a word.
+  for (const Words& words :
+       {Words{"--node-rank", "1"},
+        Words{"--ssh", "ssh"},
+        Words{"--standalone", "--nnodes", "2"},
+        Words{"--hosts", "localhost,b", "--standalone"},
+        Words{"--hosts", "localhost,b", "--master-addr", "c"},
+        Words{"--nnodes", "2", "--rdzv-endpoint", "h:77", "--master-addr", "g"},
+        Words{"--nnodes", "2", "--rdzv-endpoint", "h:77", "--master-port", "78"},
+        Words{"--nnodes", "2", "--rdzv-endpoint", "::1"}})
+    EXPECT_TRUE(nodes_refusal(words).starts_with("[cli] expected ")) << words[0];
+  EXPECT_EQ(
+      options_of({"--nnodes", "2", "--rdzv-endpoint", "[::1]:77"}).master_addr,
+      "[::1]");
 }
 
 }  // namespace

@@ -16,8 +16,11 @@ namespace {
 // A node that says what the test says, and keeps what it is told.
 class TestNode : public net::Receiver {
  public:
-  TestNode(const Leader& leader, const net::Security& security)
-      : node_({.name = "node", .job = kLaunchJob, .security = security}, *this),
+  TestNode(
+      const Leader& leader,
+      const net::Security& security,
+      const std::string& name = "node")
+      : node_({.name = name, .job = kLaunchJob, .security = security}, *this),
         peer_(node_.connect(kLeaderName, leader.address(), Deadline::after(kLong))) {}
   ~TestNode() override { node_.close(); }
 
@@ -32,6 +35,7 @@ class TestNode : public net::Receiver {
     say(word);
   }
   void leave() { peer_.close(); }
+  bool ended() const { return peer_.ended(); }
   std::optional<Word> next() {
     const std::lock_guard lock(mutex_);
     if (words_.empty())
@@ -81,9 +85,18 @@ class LeaderRanks : public ::testing::Test {
   const net::Security security_ = net::Security::insecure_loopback();
   Leader leader_{options_, security_, "token"};
   TestNode one_{leader_, security_};
-  TestNode two_{leader_, security_};
+  TestNode two_{leader_, security_, "node-1"};
   NodePlace go_;
 };
+
+// With certificates the name is proven: who has one of another name gets no place.
+TEST_F(LeaderRanks, NobodyTakesThePlaceOfAnotherNode) {
+  TestNode thief(leader_, security_, "rank-3");
+  thief.join(1);
+  EXPECT_TRUE(within(kLong, [&] { return thief.ended(); }));
+  begin();
+  EXPECT_FALSE(thief.next());
+}
 
 TEST_F(LeaderRanks, GivesPlacesAndAStore) {
   begin();

@@ -42,7 +42,7 @@ constexpr std::array kCommands = {
         .program = "trireme-torch"},
     Command{
         .name = "run",
-        .does = "Start a program as the ranks of a job on this host",
+        .does = "Start a program as the ranks of a job, on this host or several",
         .example = "trireme run -n 4 -- ./program"},
     Command{
         .name = "schedule",

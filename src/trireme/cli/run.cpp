@@ -81,8 +81,10 @@ void add_torchrun_options(CLI::App& run, RunArguments& arguments) {
       "Ranks: a number, auto, cpu or gpu")
       ->type_name("N")
       ->capture_default_str();
-  run.add_flag_callback(
-         "--standalone", [] {}, "One host and a free port, which is the default")
+  run.add_flag(
+         "--standalone",
+         arguments.standalone,
+         "One host and a free port, which is the default")
       ->group(group);
   run.add_flag_callback(
          both_spellings("--no-python"),

@@ -21,6 +21,7 @@ struct RunArguments {
   std::string hosts;
   std::string shell;
   bool stdin_variables = false;
+  bool standalone = false;
   int max_restarts = 0;
   std::string log_dir;
   std::string redirects = "0";

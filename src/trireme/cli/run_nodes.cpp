@@ -61,6 +61,11 @@ void read_bounds(const std::string& given, launch::Nodes& nodes) {
 void read_endpoint(const std::string& given, launch::Options& options) {
   const size_t colon = given.rfind(':');
   const bool bare = colon == std::string::npos || given.ends_with(']');
+  if (!bare && given.find(':') != colon && given[colon - 1] != ']')
+    throw InvalidArgument(text(
+        "[cli] expected an IPv6 address of --rdzv-endpoint in brackets, got ",
+        in_quotes(given),
+        "; write it as [::1]:29400"));
   options.master_addr = bare ? given : given.substr(0, colon);
   const auto port = bare ? kRendezvousPort : parse_number<int>(given.substr(colon + 1));
   if (options.master_addr.empty() || !port || *port < 1 || *port > 65535)
@@ -144,10 +149,12 @@ void read_hosts(const RunArguments& arguments, launch::Options& options) {
         "[cli] expected --hosts to name each host once, as a,b,c, got ",
         in_quotes(arguments.hosts),
         "; the first is this one"));
-  if (arguments.nodes != "1" || arguments.node_rank >= 0 || !arguments.endpoint.empty())
+  if (arguments.nodes != "1" || arguments.node_rank >= 0 ||
+      !arguments.endpoint.empty() ||
+      arguments.master_addr != RunArguments().master_addr)
     throw InvalidArgument(
-        "[cli] expected --hosts alone, got --nnodes, --node-rank or --rdzv-endpoint "
-        "beside it; it sets them for all hosts");
+        "[cli] expected --hosts alone, got --nnodes, --node-rank, --master-addr or "
+        "--rdzv-endpoint beside it; it sets them for all hosts");
   if (!launch::is_own_address(net::Address::tcp(hosts[0], 0)))
     throw InvalidArgument(text(
         "[cli] expected the first of --hosts to be this machine, got ",
@@ -182,7 +189,7 @@ std::string both_spellings(const std::string& name) {
 }
 
 void add_node_options(CLI::App& run, RunArguments& arguments) {
-  const std::string group = "Several hosts (the first six as torchrun)";
+  const std::string group = "Several hosts (the first seven as torchrun)";
   const auto add = [&](const std::string& names, auto& value, const std::string& does) {
     return run.add_option(both_spellings(names), value, does)->group(group);
   };
@@ -220,7 +227,32 @@ void add_node_options(CLI::App& run, RunArguments& arguments) {
       ->group(group);
 }
 
+// What would say one thing and do another.
+void check_nodes(const RunArguments& arguments) {
+  if (!arguments.shell.empty() && arguments.hosts.empty())
+    throw InvalidArgument(
+        "[cli] expected --hosts beside --ssh, got none; name the hosts that it leads "
+        "to");
+  const bool one_node = arguments.hosts.empty() && arguments.nodes == "1";
+  if (one_node && arguments.node_rank > 0)
+    throw InvalidArgument(text(
+        "[cli] expected --nnodes beside --node-rank ",
+        arguments.node_rank,
+        ", got one host; say how many there are"));
+  if (arguments.standalone && !one_node)
+    throw InvalidArgument(
+        "[cli] expected one host with --standalone, got --nnodes or --hosts; leave out "
+        "one of them");
+  const RunArguments defaults;
+  if (!arguments.endpoint.empty() && (arguments.master_addr != defaults.master_addr ||
+                                      arguments.master_port != defaults.master_port))
+    throw InvalidArgument(
+        "[cli] expected --rdzv-endpoint or --master-addr and --master-port, got both; "
+        "leave out one of them");
+}
+
 void read_nodes(const RunArguments& arguments, launch::Options& options) {
+  check_nodes(arguments);
   if (!arguments.hosts.empty())
     read_hosts(arguments, options);
   launch::Nodes nodes = options.nodes.value_or(launch::Nodes{});

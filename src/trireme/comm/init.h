@@ -12,7 +12,8 @@ namespace trireme::comm {
 /// What init() is told beyond the launcher's variables.
 struct InitOptions {
   /// Empty: TRIREME_BACKEND, or what fits: "none" for one rank, "shm" for ranks of one
-  /// host, "mpi" for ranks of several hosts that mpirun or srun has started.
+  /// host, "mpi" for ranks of several hosts that mpirun or srun has started, else
+  /// "tcp".
   std::string backend;
   /// For meeting the others and for every call; zero: TRIREME_TIMEOUT, or 5 minutes.
   std::chrono::milliseconds timeout{0};

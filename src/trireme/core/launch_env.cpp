@@ -52,6 +52,9 @@ std::string read_address(const Environment& env) {
         in_quotes(address),
         "; correct it or unset it"));
   }
+  // An IPv6 address may come in brackets, as in a URL.
+  if (address.size() > 2 && address.front() == '[' && address.back() == ']')
+    address = address.substr(1, address.size() - 2);
   return address;
 }
 

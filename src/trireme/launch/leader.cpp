@@ -54,7 +54,16 @@ Leader::~Leader() {
 }
 
 void Leader::received(const net::Peer& peer, net::InMessage message) {
-  mailbox_.put({.peer = peer, .word = decode_word(message.envelope.header), .why = {}});
+  Word word = decode_word(message.envelope.header);
+  // Nobody takes the place of another node, and with it the key of the ranks.
+  if (word.kind == Word::Kind::Join && peer.name() != node_name(word.card))
+    throw InvalidArgument(text(
+        "[launch] expected ",
+        node_name(word.card),
+        ", got ",
+        in_quotes(peer.name()),
+        "; give each node a certificate of its own name"));
+  mailbox_.put({.peer = peer, .word = std::move(word), .why = {}});
 }
 
 void Leader::lost(const net::Peer& peer, net::Ending, const std::string& why) {
@@ -126,7 +135,7 @@ void Leader::send(Letter letter) {
       open_store(place.attempt);
     if (rounds_.over())
       return;
-    place.master_addr = options_.master_addr;
+    place.master_addr = meeting_address(options_).host;
     place.master_port = master_port_;
     place.store =
         net::Address::tcp(meeting_address(options_).host, store_->addresses()[0].port)

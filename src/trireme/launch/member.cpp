@@ -9,16 +9,12 @@ namespace {
 // How long one try takes, so that a launcher that has to end need not wait for long.
 constexpr auto kDialTry = std::chrono::milliseconds(2000);
 
-std::string member_name(const NodeCard& card) {
-  return card.wish < 0 ? "node" : text("node-", card.wish);
-}
-
 }  // namespace
 
 Member::Member(MemberOptions options)
     : options_(std::move(options)),
       node_(
-          {.name = member_name(options_.card),
+          {.name = node_name(options_.card),
            .job = kLaunchJob,
            .security = options_.security,
            .heartbeat = kNodeHeartbeat},

@@ -1,4 +1,4 @@
-// What a job on this host is told, and what came of it.
+// What a job is told, on this host or several, and what came of it.
 #pragma once
 #include <chrono>
 #include <filesystem>

@@ -48,6 +48,9 @@ Environment::Variables rank_variables(
       {"TORCHELASTIC_USE_AGENT_STORE", "False"}};
   for (const auto& [name, value] : torchrun)
     all.insert_or_assign(name, value);
+  // Those of a job around this one lead to another store.
+  all.erase("TRIREME_STORE_PORT");
+  all.erase("TRIREME_STORE");
   if (!place.store.empty())
     all["TRIREME_STORE"] = place.store;
   if (!place.job_key.empty()) {

@@ -132,4 +132,8 @@ Word decode_word(std::string_view bytes) {
   return word;
 }
 
+std::string node_name(const NodeCard& card) {
+  return card.wish < 0 ? "node" : text("node-", card.wish);
+}
+
 }  // namespace trireme::launch

@@ -24,6 +24,9 @@ struct NodeCard {
   bool operator==(const NodeCard&) const = default;
 };
 
+/// What the node of a card calls itself; with certificates, what its own one must say.
+std::string node_name(const NodeCard& card);
+
 /// A node's place in one start of the job, and where its ranks meet the others.
 struct NodePlace {
   int node = 0;
