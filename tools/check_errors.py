@@ -30,7 +30,7 @@ ALLOWED = {
     "dp/replica.cpp": {"lost_step(lost)": "lost_step() there"},
     "launch/await.cpp": {"Error(packet)": "the process that keeps the ranks"},
     "net/request_store.cpp": {"reply.text": "the store's table, perhaps in another process"},
-    "net/node_core.cpp": {"(why)": "whoever refused or was lost"},
+    "net/node_dialling.cpp": {"(why)": "whoever refused or was lost"},
     "net/store_client.cpp": {"gone_text()": "gone_text() there"},
     "pipe/failure.cpp": {"both(e)": "whoever threw first"},
     "sched/action_text.cpp": {"flaw->what": "ActionReader::refuse()"},

@@ -3,6 +3,7 @@
 #include <poll.h>
 
 #include "trireme/core/error.h"
+#include "trireme/core/escape.h"
 #include "trireme/launch/variables.h"
 #include "trireme/net/rendezvous.h"
 
