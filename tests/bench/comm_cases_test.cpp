@@ -97,5 +97,30 @@ TEST(CommCases, OfTcpAskWhatTheDocumentationSays) {
   EXPECT_TRUE(std::is_sorted(order.begin(), order.end()));
 }
 
+TEST(CommCases, OfMpiAskWhatTheDocumentationSays) {
+  std::map<std::string, double> found;
+  for (const CommCase& one : comm_mpi_cases()) {
+    EXPECT_EQ(one.ranks, 4) << one.name;
+    ASSERT_TRUE(one.peer) << one.name;
+    EXPECT_EQ(one.ours.team, CommTeam::Mpi) << one.name;
+    EXPECT_EQ(one.peer->team, CommTeam::Mpi) << one.name;
+    EXPECT_EQ(one.ours.job.op, "all_reduce_hosts") << one.name;
+    EXPECT_EQ(one.ours.job.bytes, one.peer->job.bytes) << one.name;
+    EXPECT_EQ(one.goal.has_value(), one.peer->job.op == "all_reduce") << one.name;
+    found[one.name] = one.goal.value_or(0);
+  }
+  EXPECT_EQ(
+      found,
+      (std::map<std::string, double>{
+          {"all_reduce 4 B, mpi, 2 hosts against flat", 1},
+          {"all_reduce 64 KiB, mpi, 2 hosts against flat", 1},
+          {"all_reduce 1 MiB, mpi, 2 hosts against flat", 1},
+          {"all_reduce 64 MiB, mpi, 2 hosts against flat", 1},
+          {"all_reduce 4 B, mpi, 2 hosts against MPI_Allreduce", 0},
+          {"all_reduce 64 KiB, mpi, 2 hosts against MPI_Allreduce", 0},
+          {"all_reduce 1 MiB, mpi, 2 hosts against MPI_Allreduce", 0},
+          {"all_reduce 64 MiB, mpi, 2 hosts against MPI_Allreduce", 0}}));
+}
+
 }  // namespace
 }  // namespace trireme::bench

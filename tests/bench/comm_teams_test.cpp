@@ -16,6 +16,17 @@ TEST(CommTeams, GiveEveryRankAHostOfItsOwn) {
   }
 }
 
+TEST(CommTeams, TalkToMpirunAlone) {
+  const auto starts = mpirun_start({"program", "bench"}, 4, {{"NAME", "value"}});
+  ASSERT_EQ(starts.size(), 1u);
+  const auto& command = starts[0].command;
+  EXPECT_EQ(command.front(), "mpirun");
+  const std::vector<std::string> end{"-n", "4", "program", "bench", "--worker-led"};
+  ASSERT_GT(command.size(), end.size());
+  EXPECT_EQ(std::vector<std::string>(command.end() - 5, command.end()), end);
+  EXPECT_EQ(starts[0].variables.at("NAME"), "value");
+}
+
 TEST(CommTeamsProcs, MeasureOverTcp) {
   CommTeams teams(TRIREME_BENCH_PROGRAM);
   const CommSide side{.team = CommTeam::Tcp, .job = {.bytes = 4096, .repetitions = 3}};

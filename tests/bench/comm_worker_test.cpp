@@ -93,6 +93,18 @@ TEST(CommWorkerRanks, AnswersWhatItCannotDoWithAnError) {
   }
 }
 
+TEST(CommWorker, SharesOutTheRanksToTwoHosts) {
+  for (int rank = 0; rank < 4; ++rank) {
+    const LaunchEnv place =
+        on_two_hosts({.rank = rank, .world_size = 4, .local_rank = rank});
+    EXPECT_EQ(place.rank, rank);
+    EXPECT_EQ(place.local_rank, rank % 2);
+    EXPECT_EQ(place.local_world_size, 2);
+    EXPECT_FALSE(place.one_host());
+  }
+  EXPECT_EQ(on_two_hosts({.rank = 2, .world_size = 3}).local_world_size, 2);
+}
+
 TEST(CommWorkerRanks, MeasuresWhatWaitingCosts) {
   const auto lines = answers_of(2, {{.op = "wait", .warm_up = 0, .repetitions = 1}});
   ASSERT_EQ(lines.size(), 1u);

@@ -207,7 +207,7 @@ void add_bench(CLI::App& app, int& exit_code) {
       ->add_option(
           "--backend",
           command->measure.backend,
-          "Whose cases, of comm: shm (the default) or tcp")
+          "Whose cases, of comm: shm (the default), tcp or mpi")
       ->type_name("NAME");
   bench
       ->add_option(

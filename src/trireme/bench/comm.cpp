@@ -33,21 +33,28 @@ std::vector<CommCase> cases_of(const std::string& backend) {
     return comm_cases();
   if (backend == "tcp")
     return comm_tcp_cases();
+  if (backend == "mpi")
+    return comm_mpi_cases();
   throw InvalidArgument(text(
-      "[cli] expected --backend to be shm or tcp, got ",
+      "[cli] expected --backend to be shm, tcp or mpi, got ",
       in_quotes(backend),
       "; take one of them"));
 }
 
 // Those that this machine can run; says on stderr which are left out, and why.
 std::vector<CommCase> without_impossible(std::vector<CommCase> cases) {
-  const std::string no_hosts = TwoHosts::missing();
+  const std::string no_hosts = TwoHosts::missing(), no_mpi = missing_mpi();
   std::vector<CommCase> possible;
   for (CommCase& one : cases) {
-    if (needs_hosts(one.ours.team) && !no_hosts.empty())
-      std::cerr << "bench comm: left out " << one.name << ": " << no_hosts << std::endl;
-    else
+    std::string missing;
+    if (needs_hosts(one.ours.team))
+      missing = no_hosts;
+    else if (one.ours.team == CommTeam::Mpi)
+      missing = no_mpi;
+    if (missing.empty())
       possible.push_back(std::move(one));
+    else
+      std::cerr << "bench comm: left out " << one.name << ": " << missing << std::endl;
   }
   return possible;
 }

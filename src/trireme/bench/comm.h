@@ -11,8 +11,10 @@ namespace trireme::bench {
 
 /// Who measures: our processes over shm, the same as `trireme run` starts and pins
 /// them, our threads over local, or gloo's processes. Tcp: our processes, each as on a
-/// host of its own. TcpHosts and GlooHosts: processes in two network namespaces.
-enum class CommTeam { Shm, Launched, Local, Gloo, Tcp, TcpHosts, GlooHosts };
+/// host of its own. TcpHosts and GlooHosts: processes in two network namespaces. Mpi:
+/// our processes under mpirun, which do the peer's side too: MPI polls while it waits,
+/// so a second job would disturb the first.
+enum class CommTeam { Shm, Launched, Local, Gloo, Tcp, TcpHosts, GlooHosts, Mpi };
 constexpr bool is_gloo(CommTeam team) {
   return team == CommTeam::Gloo || team == CommTeam::GlooHosts;
 }
@@ -42,6 +44,8 @@ struct CommCase {
 std::vector<CommCase> comm_cases();
 /// Those of `--backend tcp`.
 std::vector<CommCase> comm_tcp_cases();
+/// Those of `--backend mpi`.
+std::vector<CommCase> comm_mpi_cases();
 
 /// Measures them; InvalidArgument when `only` leaves none. Progress goes to stderr.
 BenchReport bench_comm(const MeasureOptions& options);

@@ -112,6 +112,18 @@ CommCase hosts_against_gloo(int64_t bytes, double goal) {
       .limit = {}};
 }
 
+// Two hosts of 2 ranks, which are this machine.
+CommCase mpi_hosts_against(const std::string& peer, const char* name, int64_t bytes) {
+  constexpr int kRanks = 4;
+  return {
+      .name = text("all_reduce ", size_text(bytes), ", mpi, 2 hosts against ", name),
+      .ranks = kRanks,
+      .ours = side(CommTeam::Mpi, "all_reduce_hosts", bytes, kRanks),
+      .peer = side(CommTeam::Mpi, peer, bytes, kRanks),
+      .goal = {},
+      .limit = {}};
+}
+
 CommCase waiting_within(int ranks, double limit_percent) {
   return {
       .name = text(ranks, " ranks wait for one, share of a core"),
@@ -175,6 +187,16 @@ std::vector<CommCase> comm_tcp_cases() {
       hosts_against_gloo(kMiB, 2),
       hosts_against_gloo(64 * kMiB, 2),
   };
+}
+
+std::vector<CommCase> comm_mpi_cases() {
+  std::vector<CommCase> cases;
+  for (const int64_t bytes : {int64_t{4}, 64 * kKiB, kMiB, 64 * kMiB}) {
+    cases.push_back(mpi_hosts_against("all_reduce", "flat", bytes));
+    cases.back().goal = 1;
+    cases.push_back(mpi_hosts_against("MPI_Allreduce", "MPI_Allreduce", bytes));
+  }
+  return cases;
 }
 
 }  // namespace trireme::bench

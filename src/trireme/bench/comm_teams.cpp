@@ -1,6 +1,8 @@
 #include "trireme/bench/comm_teams.h"
 
+#include "trireme/comm/mpi/mpi_backend.h"
 #include "trireme/core/error.h"
+#include "trireme/launch/program.h"
 #include "trireme/net/job_key.h"
 
 namespace trireme::bench {
@@ -37,6 +39,8 @@ Environment::Variables our_variables(CommTeam team) {
       {"TRIREME_FLIGHT_DIR", ""}};  // an abort is no accident here
   if (team == CommTeam::Tcp || team == CommTeam::TcpHosts)
     variables["TRIREME_BACKEND"] = "tcp";
+  if (team == CommTeam::Mpi)
+    variables["TRIREME_BACKEND"] = "mpi";
   if (team == CommTeam::Tcp)
     variables["TRIREME_SECURITY"] = "insecure-loopback";
   if (team == CommTeam::TcpHosts)
@@ -65,6 +69,8 @@ const char* name_of(CommTeam team) {
     case CommTeam::Gloo:
     case CommTeam::GlooHosts:
       return "gloo";
+    case CommTeam::Mpi:
+      return "mpi";
     case CommTeam::Tcp:
     case CommTeam::TcpHosts:
       break;
@@ -116,6 +122,8 @@ std::vector<WorkerStart> CommTeams::starts(CommTeam team, int ranks) {
   const auto variables = is_gloo(team) ? gloo_variables(team) : our_variables(team);
   if (team == CommTeam::Launched)
     return launched_start(program_, command, ranks, variables);
+  if (team == CommTeam::Mpi)
+    return mpirun_start(command, ranks, variables);
   if (team == CommTeam::Local) {
     std::vector<std::string> threads = command;
     threads.insert(threads.end(), {"--worker-threads", text(ranks)});
@@ -129,6 +137,36 @@ std::vector<WorkerStart> CommTeams::starts(CommTeam team, int ranks) {
   if (!hosts_)
     hosts_.emplace();
   return hosts_->place(std::move(all));
+}
+
+std::string missing_mpi() {
+  if (!comm::has_mpi())
+    return "this build is without MPI; install libopenmpi-dev and openmpi-bin, "
+           "configure with TRIREME_MPI=ON, and build again";
+  const Environment here = Environment::of_process();
+  try {
+    launch::find_program("mpirun", here.find("PATH").value_or(""));
+  } catch (const InvalidArgument&) {
+    return "there is no mpirun in PATH; install openmpi-bin";
+  }
+  return {};
+}
+
+std::vector<WorkerStart> mpirun_start(
+    const std::vector<std::string>& worker,
+    int ranks,
+    const Environment::Variables& variables) {
+  std::vector<std::string> command{
+      "mpirun",
+      "--allow-run-as-root",
+      "--oversubscribe",
+      "--bind-to",
+      "none",
+      "-n",
+      text(ranks)};
+  command.insert(command.end(), worker.begin(), worker.end());
+  command.push_back("--worker-led");
+  return {{.command = command, .variables = variables}};
 }
 
 std::vector<WorkerStart> on_hosts_of_their_own(std::vector<WorkerStart> starts) {

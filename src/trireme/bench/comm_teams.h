@@ -38,6 +38,15 @@ class CommTeams {
   std::map<CommTeam, std::unique_ptr<WorkerTeam>> teams_;
 };
 
+/// Why there is no mpi here; empty if there is.
+std::string missing_mpi();
+
+/// The same ranks as one job of mpirun's, whose stdin is rank 0's.
+std::vector<WorkerStart> mpirun_start(
+    const std::vector<std::string>& worker,
+    int ranks,
+    const Environment::Variables& variables);
+
 /// Every rank as the only one of its host: nothing but the wire is left between them.
 std::vector<WorkerStart> on_hosts_of_their_own(std::vector<WorkerStart> starts);
 

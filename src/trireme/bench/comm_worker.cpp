@@ -9,6 +9,7 @@
 #include <ATen/Parallel.h>
 #include <ATen/ops/empty.h>
 
+#include "trireme/bench/comm_mpi.h"
 #include "trireme/comm/agree.h"
 #include "trireme/comm/channel.h"
 #include "trireme/comm/collectives.h"
@@ -78,6 +79,27 @@ Timed all_reduce(const comm::Group& world, const CommJob& job) {
   return [world, tensor] {
     return timed(world, [&] { comm::all_reduce(world, tensor); });
   };
+}
+
+// The same by MPI itself; the group is only asked who takes part.
+Timed all_reduce_by_mpi(const comm::Group& world, const CommJob& job) {
+  const at::Tensor tensor = make_tensor(world, job).fill_(world.rank() + 1);
+  const std::span values(tensor.data_ptr<float>(), static_cast<size_t>(tensor.numel()));
+  mpi_all_reduce(values);
+  expect_sum(
+      first_and_last(tensor), world.size() * (world.size() + 1), "MPI_Allreduce");
+  tensor.zero_();
+  return [tensor, values] {
+    mpi_barrier();
+    const auto start = Clock::now();
+    mpi_all_reduce(values);
+    return Seconds(Clock::now() - start).count();
+  };
+}
+
+comm::Group join_as_two_hosts() {
+  return comm::init(
+      on_two_hosts(read_launch_env(Environment::of_process())), {.backend = "mpi"});
 }
 
 // Rank 1 sends back what it got, as the peer does; both look at the first and the last
@@ -160,6 +182,10 @@ Timed wait_for_late_rank(const comm::Group& world) {
 Timed prepare(comm::Group& world, const CommJob& job) {
   if (job.op == "all_reduce")
     return all_reduce(world, job);
+  if (job.op == "all_reduce_hosts")
+    return all_reduce(join_as_two_hosts(), job);
+  if (job.op == "MPI_Allreduce")
+    return all_reduce_by_mpi(world, job);
   if (job.op == "ping_pong")
     return ping_pong(world, job);
   if (job.op == "abort")
@@ -167,7 +193,8 @@ Timed prepare(comm::Group& world, const CommJob& job) {
   if (job.op == "wait")
     return wait_for_late_rank(world);
   throw InvalidArgument(text(
-      "[bench] expected op all_reduce, ping_pong, abort or wait, got ",
+      "[bench] expected op all_reduce, all_reduce_hosts, MPI_Allreduce, ping_pong, "
+      "abort or wait, got ",
       job.op,
       "; take one of them"));
 }
@@ -271,6 +298,14 @@ void Desk::fail(const std::string& why) {
 
 void Desk::send(const std::string& line) {
   out_ << line << std::endl;
+}
+
+LaunchEnv on_two_hosts(LaunchEnv place) {
+  const int half = place.world_size / 2;
+  const bool first = place.rank < half;
+  place.local_rank = first ? place.rank : place.rank - half;
+  place.local_world_size = first ? half : place.world_size - half;
+  return place;
 }
 
 void serve_comm(comm::Group world, Desk& desk, int seat) {

@@ -9,6 +9,7 @@
 
 #include "trireme/bench/protocol.h"
 #include "trireme/comm/group.h"
+#include "trireme/core/launch_env.h"
 
 namespace trireme::bench {
 
@@ -40,6 +41,10 @@ class Desk {
   size_t answers_ = 0;
   bool failed_ = false;
 };
+
+/// The same place, with the first half of the ranks on one host and the second on
+/// another.
+LaunchEnv on_two_hosts(LaunchEnv place);
 
 /// One rank's work: jobs from the desk, until there are no more. The group is the
 /// rank's whole world, since the job "abort" stops and renews it.

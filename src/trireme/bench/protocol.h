@@ -15,7 +15,8 @@ using Rows = std::vector<std::vector<double>>;
 /// What a worker of `bench comm` has to measure. bench/peers/comm.py reads the same.
 struct CommJob {
   /// "all_reduce", "ping_pong", "abort", or "wait": rank 0 is late for a barrier, and
-  /// the row is the CPU time that the rank spends until it comes.
+  /// the row is the CPU time that the rank spends until it comes. Under mpirun also
+  /// "all_reduce_hosts", the ranks as two hosts, and "MPI_Allreduce", MPI's own.
   std::string op = "all_reduce";
   int64_t bytes = 4;
   /// "float32" or "bfloat16".
