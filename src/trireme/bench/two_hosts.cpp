@@ -9,10 +9,6 @@
 namespace trireme::bench {
 namespace {
 
-// As loopback has: what a link of Ethernet's size costs is the kernel's own work, which
-// on this one machine would take the cores of both sides.
-constexpr const char* kMtu = "65535";
-
 std::string address(int host) {
   return text("10.213.77.", host + 1);
 }
@@ -65,7 +61,7 @@ TwoHosts::TwoHosts() : name_(text("trireme-bench-", ::getpid())) {
       run_tool(
           {"ip", "-n", host(i), "addr", "add", address(i) + "/24", "dev", kInterface});
       run_tool({"ip", "-n", host(i), "link", "set", "lo", "up"});
-      run_tool({"ip", "-n", host(i), "link", "set", kInterface, "mtu", kMtu, "up"});
+      run_tool({"ip", "-n", host(i), "link", "set", kInterface, "up"});
     }
   } catch (...) {
     remove();
