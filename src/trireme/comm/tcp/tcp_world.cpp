@@ -297,8 +297,14 @@ void TcpWorld::send_copy(
 }
 
 void TcpWorld::start_receive(const TcpTransferPtr& transfer, const Deadline& deadline) {
-  if (mail_->expect(transfer) || transfer->bytes <= kEagerBytes)
-    return;
+  try {
+    if (mail_->expect(transfer) || transfer->bytes <= kEagerBytes)
+      return;
+  } catch (const InvalidArgument& error) {
+    // It was here before anybody waited for it: no session is left to blame.
+    fail({.origin = transfer->peer, .why = error.what()}, true);
+    check();
+  }
   peer(transfer->peer, deadline)
       .send(
           word(TcpKind::Ready, {.group = transfer->group, .number = transfer->number}));
