@@ -53,7 +53,7 @@ TEST(Bench, NoticesACaseThatDoesNotExist) {
 }
 
 TEST(Bench, NoticesAWrongBackend) {
-  expect_wrong_usage("bench comm --backend pigeon", "shm or tcp, got \"pigeon\"");
+  expect_wrong_usage("bench comm --backend pigeon", "shm, tcp or mpi, got \"pigeon\"");
   expect_wrong_usage("bench net --backend tcp", "--backend with comm alone");
 }
 

@@ -41,7 +41,8 @@ class HostsKillProcs : public HostsCase {
     processes.kill(static_cast<size_t>(victim), SIGKILL);
     const auto start = Clock::now();
     const auto endings = processes.wait(15s);
-    EXPECT_LT(Clock::now() - start, 2s);
+    // They know within 2 s, and then end, which takes libtorch a moment on busy cores.
+    EXPECT_LT(Clock::now() - start, 3s);
     testing::expect_noticed(endings, victim);
   }
 

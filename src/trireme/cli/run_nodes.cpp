@@ -243,12 +243,19 @@ void check_nodes(const RunArguments& arguments) {
     throw InvalidArgument(
         "[cli] expected one host with --standalone, got --nnodes or --hosts; leave out "
         "one of them");
+}
+
+// --master-addr and --master-port may say the same.
+void check_endpoint(const RunArguments& arguments, const launch::Options& options) {
   const RunArguments defaults;
-  if (!arguments.endpoint.empty() && (arguments.master_addr != defaults.master_addr ||
-                                      arguments.master_port != defaults.master_port))
-    throw InvalidArgument(
-        "[cli] expected --rdzv-endpoint or --master-addr and --master-port, got both; "
-        "leave out one of them");
+  if ((arguments.master_addr != defaults.master_addr &&
+       arguments.master_addr != options.master_addr) ||
+      (arguments.master_port != defaults.master_port &&
+       arguments.master_port != options.master_port))
+    throw InvalidArgument(text(
+        "[cli] expected one place to meet, got --rdzv-endpoint ",
+        in_quotes(arguments.endpoint),
+        " and another --master-addr or --master-port; leave out one of them"));
 }
 
 void read_nodes(const RunArguments& arguments, launch::Options& options) {
@@ -261,8 +268,10 @@ void read_nodes(const RunArguments& arguments, launch::Options& options) {
     if (nodes.most == 1)
       return;
     nodes.rank = arguments.node_rank;
-    if (!arguments.endpoint.empty())
+    if (!arguments.endpoint.empty()) {
       read_endpoint(arguments.endpoint, options);
+      check_endpoint(arguments, options);
+    }
     if (options.master_port == 0)
       options.master_port = kMasterPort;
   }

@@ -1,5 +1,6 @@
 #include "trireme/comm/tcp/tcp_world.h"
 
+#include <barrier>
 #include <future>
 #include <thread>
 
@@ -84,7 +85,9 @@ TEST(TcpWorld, WhoHasWaitedInVainMayComeAgain) {
 
 TEST(TcpWorldRanks, AFailureReachesRanksThatNeverSpoke) {
   // Only neighbours are connected: the word goes round the ring.
-  run_tcp({.hosts = {6}}, [](const Group& world) {
+  std::barrier all_are_there(6);  // of threads: none of them speaks
+  run_tcp({.hosts = {6}}, [&all_are_there](const Group& world) {
+    all_are_there.arrive_and_wait();
     if (world.rank() == 4) {
       world.abort("[comm] a test stops here");
       return;
@@ -123,14 +126,17 @@ TEST(TcpWorldRanks, ALaterGenerationIsNotDisturbed) {
 
 TEST(TcpWorldRanks, ARenewalThatTimedOutCanBeCalledAgain) {
   const TcpRanks how{.hosts = {2}, .timeout = std::chrono::milliseconds(1000)};
-  run_tcp(how, [](const Group& world) {
+  std::promise<void> waited;
+  run_tcp(how, [&waited](const Group& world) {
     if (world.rank() == 0)
       world.abort("[comm] a test stops here");
     EXPECT_THROW(for (int i = 0; i < 1000; ++i) barrier(world), Error);
-    if (world.rank() == 1)
+    if (world.rank() == 1) {
       EXPECT_THROW(world.renew(), TimeoutError);
-    else
-      std::this_thread::sleep_for(std::chrono::milliseconds(1300));
+      waited.set_value();
+    } else {
+      waited.get_future().wait_for(std::chrono::seconds(20));
+    }
     const Group again = world.renew();
     at::Tensor sum = at::ones({100'000});
     all_reduce(again, sum);
