@@ -107,7 +107,9 @@ TEST(TcpWorldRanks, AFailureReachesRanksThatNeverSpoke) {
 }
 
 TEST(TcpWorldRanks, ALaterGenerationIsNotDisturbed) {
-  run_tcp({.hosts = {3}}, [](const Group& world) {
+  std::barrier all_are_there(3);  // who is not would not begin at all
+  run_tcp({.hosts = {3}}, [&all_are_there](const Group& world) {
+    all_are_there.arrive_and_wait();
     if (world.rank() == 1)
       world.abort("[comm] a test stops here");
     while (true) {
@@ -127,7 +129,9 @@ TEST(TcpWorldRanks, ALaterGenerationIsNotDisturbed) {
 TEST(TcpWorldRanks, ARenewalThatTimedOutCanBeCalledAgain) {
   const TcpRanks how{.hosts = {2}, .timeout = std::chrono::milliseconds(1000)};
   std::promise<void> waited;
-  run_tcp(how, [&waited](const Group& world) {
+  std::barrier both_are_there(2);
+  run_tcp(how, [&](const Group& world) {
+    both_are_there.arrive_and_wait();
     if (world.rank() == 0)
       world.abort("[comm] a test stops here");
     EXPECT_THROW(for (int i = 0; i < 1000; ++i) barrier(world), Error);
@@ -136,6 +140,8 @@ TEST(TcpWorldRanks, ARenewalThatTimedOutCanBeCalledAgain) {
       waited.set_value();
     } else {
       waited.get_future().wait_for(std::chrono::seconds(20));
+      // It takes its former address back when it calls again.
+      std::this_thread::sleep_for(std::chrono::milliseconds(300));
     }
     const Group again = world.renew();
     at::Tensor sum = at::ones({100'000});
