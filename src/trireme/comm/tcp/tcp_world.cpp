@@ -6,6 +6,7 @@
 #include <new>
 #include <sys/mman.h>
 #include <thread>
+#include <utility>
 
 #include "trireme/comm/tcp/tcp_header.h"
 #include "trireme/core/error.h"
@@ -461,17 +462,34 @@ void TcpWorld::stop(const Failure& failure) noexcept {
 
 void TcpWorld::fail(const Failure& failure, bool ours) noexcept {
   try {
-    if (!mail_->fail(failure))
-      return;
+    {
+      const std::lock_guard lock(fail_mutex_);
+      if (std::exchange(failed_, true))
+        return;
+      // Who waits here may leave as soon as it hears of it, and drop its sessions: the
+      // others shall know why by then.
+      tell_failure(failure);
+      tell_peers(failure);
+      mail_->fail(failure);
+    }
     if (ours)
       recorder().dump(rank(), failure.why);
-    // Everybody tells everybody whom it knows: that reaches all.
+  } catch (const std::exception& error) {
+    TRIREME_LOG(warn, "comm") << "could not note a failure: " << error.what();
+  }
+}
+
+// Everybody tells everybody whom it knows: that reaches all. Where there are two
+// sessions, one may be full of what nobody will take any more.
+void TcpWorld::tell_peers(const Failure& failure) noexcept {
+  try {
     std::vector<net::Peer> peers;
     {
       const std::lock_guard lock(mutex_);
-      for (size_t i = 0; i < chosen_.size(); ++i)
-        if (const net::Peer& known = chosen_[i] ? chosen_[i] : inbound_[i])
-          peers.push_back(known);
+      for (const auto* known : {&chosen_, &inbound_})
+        for (const net::Peer& peer : *known)
+          if (peer)
+            peers.push_back(peer);
     }
     for (const net::Peer& known : peers)
       known.send(word(
@@ -479,7 +497,6 @@ void TcpWorld::fail(const Failure& failure, bool ours) noexcept {
           {.origin = failure.origin,
            .timed_out = failure.timed_out,
            .why = failure.why}));
-    tell_failure(failure);
   } catch (const std::exception& error) {
     TRIREME_LOG(warn, "comm") << "could not tell the others of a failure: "
                               << error.what();

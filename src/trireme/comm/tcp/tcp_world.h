@@ -94,6 +94,7 @@ class TcpWorld : public WireWorld, public net::Receiver {
   bool has_other_session(int rank, const net::Peer& than);
   void push(const net::Peer& peer, const TcpTransferPtr& transfer);
   void fail(const Failure& failure, bool ours) noexcept;
+  void tell_peers(const Failure& failure) noexcept;
 
   TcpSetup setup_;
   int exceptions_at_start_;
@@ -106,6 +107,9 @@ class TcpWorld : public WireWorld, public net::Receiver {
   std::vector<net::Peer> inbound_;  // by rank: who has dialled
   std::vector<std::unique_ptr<std::mutex>> dialling_;
   std::atomic<bool> timeout_noted_{false};
+  // Whom it tells may come back with the same failure, on the same thread.
+  std::recursive_mutex fail_mutex_;
+  bool failed_ = false;
   std::atomic<bool> leaving_{false};
   std::unique_ptr<net::Node> node_;
 };
