@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <utility>
 
@@ -13,6 +12,9 @@ namespace trireme::net {
 namespace {
 
 constexpr std::size_t kScratchBytes = std::size_t{128} << 10;
+// A wait that was shorter than this is followed by one that looks for so long.
+constexpr auto kLively = std::chrono::microseconds(500);
+constexpr auto kLook = std::chrono::microseconds(100);
 
 int checked_fd(int fd, const char* call) {
   if (fd < 0)
@@ -116,11 +118,31 @@ void Reactor::run_due() {
   }
 }
 
+int Reactor::await(std::span<epoll_event> events) {
+  const auto look = [&](int limit) {
+    return ::epoll_wait(
+        epoll_.get(), events.data(), static_cast<int>(events.size()), limit);
+  };
+  const int limit = wait_time();
+  if (limit == 0)
+    return look(0);
+  const auto start = Clock::now();
+  int count = 0;
+  while (lively_ && count == 0 && Clock::now() - start < kLook) {
+    count = look(0);
+    if (count == 0)
+      std::this_thread::yield();
+  }
+  if (count == 0)
+    count = look(limit);
+  lively_ = Clock::now() - start < kLively;
+  return count;
+}
+
 void Reactor::loop() {
   std::array<epoll_event, 64> events;
   for (;;) {
-    const int count = ::epoll_wait(
-        epoll_.get(), events.data(), static_cast<int>(events.size()), wait_time());
+    const int count = await(events);
     const std::vector<int> turns = std::exchange(again_, {});
     bool rung = false;
     const auto turn = [this](int fd) {

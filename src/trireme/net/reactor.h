@@ -13,6 +13,8 @@
 #include <unordered_map>
 #include <vector>
 
+#include <sys/epoll.h>
+
 #include "trireme/core/file_descriptor.h"
 
 namespace trireme::net {
@@ -20,6 +22,10 @@ namespace trireme::net {
 /// Calls handlers when their sockets are ready, and functions when their time has come,
 /// all on one thread. Sockets are watched edge by edge: a handler must go on until its
 /// socket would block, or ask for another turn.
+///
+/// While things happen at short intervals the thread looks again and again instead of
+/// sleeping, for to wake a core takes longer than most answers. It yields to whoever
+/// wants the core.
 ///
 /// epoll itself rather than Asio: a sender writes from its own thread, a read goes
 /// straight to where the body shall lie, and a node needs nothing else of such a
@@ -64,6 +70,7 @@ class Reactor {
   void run_posted();
   void run_due();
   int wait_time() const;
+  int await(std::span<epoll_event> events);
 
   FileDescriptor epoll_;
   FileDescriptor bell_;  // wakes the thread for what was posted
@@ -75,6 +82,7 @@ class Reactor {
   std::multimap<Clock::time_point, std::function<void()>> timers_;
   std::vector<int> again_;
   std::vector<std::byte> scratch_;
+  bool lively_ = false;  // the last wait was short
   std::thread thread_;
 };
 
