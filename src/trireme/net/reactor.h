@@ -9,11 +9,10 @@
 #include <memory>
 #include <mutex>
 #include <span>
+#include <sys/epoll.h>
 #include <thread>
 #include <unordered_map>
 #include <vector>
-
-#include <sys/epoll.h>
 
 #include "trireme/core/file_descriptor.h"
 
