@@ -155,7 +155,11 @@ TEST_F(LeaderRanks, CannotBeTwoAtOnePort) {
 }
 
 TEST(LeaderKeyRanks, GivesTheRanksAKeyOfTheirOwn) {
-  Options options{.run_id = "job", .master_port = quiet_port(), .nodes = Nodes{}};
+  Options options{
+      .run_id = "job",
+      .master_addr = "[127.0.0.1]",
+      .master_port = quiet_port(),
+      .nodes = Nodes{}};
   const auto key = net::JobKey::random();
   const auto security = net::Security::job_key(key);
   Leader leader(options, security, "token");
@@ -169,6 +173,7 @@ TEST(LeaderKeyRanks, GivesTheRanksAKeyOfTheirOwn) {
     go = node.next();
     return go.has_value();
   }));
+  EXPECT_EQ(go->place.master_addr, "127.0.0.1") << "brackets are for URLs";
   const auto given = net::JobKey::parse(go->place.job_key);
   EXPECT_FALSE(given == key);
   net::TcpStore store(

@@ -21,6 +21,14 @@ TEST(Address, ReadsWhatItWrites) {
     EXPECT_EQ(Address::parse(text).text(), text);
 }
 
+TEST(Address, TakesTheBracketsOffAnIPv6Number) {
+  EXPECT_EQ(Address::tcp("[::1]", 7), Address::tcp("::1", 7));
+  EXPECT_EQ(Address::tcp("[::1]", 7).text(), "tcp://[::1]:7");
+  EXPECT_TRUE(resolve(Address::tcp("[::1]", 7)).front().stays_here());
+  EXPECT_TRUE(is_loopback_name(Address::tcp("[::1]", 7).host));
+  EXPECT_EQ(Address::tcp("[]", 7).host, "[]");
+}
+
 TEST(Address, RefusesAnythingElse) {
   for (const char* text :
        {"",
@@ -34,6 +42,8 @@ TEST(Address, RefusesAnythingElse) {
         "tcp://a:-1",
         "tcp://a:1x",
         "tcp://::1:5",
+        "tcp://[]:5",
+        "tcp://[::1:5",
         "unix:",
         "http://a:1"})
     EXPECT_THROW(Address::parse(text), InvalidArgument) << text;

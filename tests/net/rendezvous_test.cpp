@@ -93,6 +93,14 @@ TEST(OpenStore, Rank0HostsItWhereTheVariablesSay) {
   });
 }
 
+TEST(OpenStore, TheAddressMayComeInBrackets) {
+  const int port = free_port();
+  meet("env://", 2, [&](int rank) {
+    return OpenStoreOptions{
+        .env = rank_env(rank, 2, port, {{"MASTER_ADDR", "[127.0.0.1]"}})};
+  });
+}
+
 TEST(OpenStore, Rank0HostsItWhereTheUrlSays) {
   const std::string url = text("tcp://127.0.0.1:", free_port());
   meet(url, 3, [&](int rank) {

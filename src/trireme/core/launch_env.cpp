@@ -42,7 +42,7 @@ bool on_loopback(const Environment& env) {
 }
 
 std::string read_address(const Environment& env) {
-  std::string address = env.string("MASTER_ADDR");
+  const std::string address = env.string("MASTER_ADDR");
   // A blank or a control character here is a slip in a script; a resolver would only
   // say that there is no such host.
   const auto good = [](unsigned char c) { return c > ' ' && c != 0x7f; };
@@ -52,9 +52,6 @@ std::string read_address(const Environment& env) {
         in_quotes(address),
         "; correct it or unset it"));
   }
-  // An IPv6 address may come in brackets, as in a URL.
-  if (address.size() > 2 && address.front() == '[' && address.back() == ']')
-    address = address.substr(1, address.size() - 2);
   return address;
 }
 

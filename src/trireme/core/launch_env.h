@@ -22,6 +22,7 @@ struct LaunchEnv {
   int world_size = 1;
   int local_rank = 0;
   int local_world_size = 1;
+  /// As it was given; net::Address takes an IPv6 number with brackets or without.
   /// Empty only where several hosts were started by mpirun or srun without MASTER_ADDR;
   /// the mpi backend needs none.
   std::string master_addr = "127.0.0.1";

@@ -122,7 +122,7 @@ JobPlace Keeper::place_of_attempt() const {
       .node = place_.node,
       .nodes = place_.nodes,
       .run_id = led_ ? place_.run_id : options.run_id,
-      .master_addr = options.master_addr,
+      .master_addr = led_ ? place_.master_addr : options.master_addr,
       .master_port = led_ ? place_.master_port : options.master_port,
       .restart_count = job_.attempt(),
       .max_restarts = led_ ? place_.max_restarts : options.max_restarts,

@@ -23,10 +23,7 @@ net::OutMessage node_message(const Word& word) {
 }
 
 net::Address meeting_address(const Options& options) {
-  std::string host = options.master_addr;
-  if (host.size() > 2 && host.starts_with('[') && host.ends_with(']'))
-    host = host.substr(1, host.size() - 2);
-  return net::Address::tcp(std::move(host), options.master_port);
+  return net::Address::tcp(options.master_addr, options.master_port);
 }
 
 Leader::Leader(const Options& options, const net::Security& security, std::string token)

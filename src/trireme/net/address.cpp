@@ -70,6 +70,12 @@ bool is_dead_socket(const Endpoint& endpoint, const std::string& path) {
 
 }  // namespace
 
+Address Address::tcp(std::string_view host, int port) {
+  if (host.size() > 2 && host.starts_with('[') && host.ends_with(']'))
+    host = host.substr(1, host.size() - 2);
+  return {Kind::Tcp, std::string(host), port};
+}
+
 Address Address::parse(std::string_view given) {
   constexpr std::string_view kTcp = "tcp://", kUnix = "unix:";
   if (given.starts_with(kUnix) && given.size() > kUnix.size())
@@ -80,15 +86,15 @@ Address Address::parse(std::string_view given) {
   const std::size_t colon = rest.rfind(':');
   if (colon == std::string_view::npos)
     refuse_address(given);
-  std::string_view host = rest.substr(0, colon);
-  if (host.starts_with('[') && host.ends_with(']'))
-    host = host.substr(1, host.size() - 2);
-  else if (host.find(':') != std::string_view::npos)
+  const std::string_view host = rest.substr(0, colon);
+  const bool bracketed =
+      host.size() > 2 && host.starts_with('[') && host.ends_with(']');
+  if (!bracketed && host.find_first_of(":[]") != std::string_view::npos)
     refuse_address(given);
   const auto port = parse_number<int>(rest.substr(colon + 1));
   if (host.empty() || !port || *port < 0 || *port > 65535)
     refuse_address(given);
-  return tcp(std::string(host), *port);
+  return tcp(host, *port);
 }
 
 std::string Address::text() const {

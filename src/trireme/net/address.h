@@ -22,9 +22,8 @@ struct Address {
   std::string host;
   int port = 0;
 
-  static Address tcp(std::string host, int port) {
-    return {Kind::Tcp, std::move(host), port};
-  }
+  /// An IPv6 number may come in brackets, as in a URL; here it has none.
+  static Address tcp(std::string_view host, int port);
   // Not plainly "unix": with GNU extensions that is a macro.
   static Address unix_at(std::string path) { return {Kind::Unix, std::move(path), 0}; }
   /// InvalidArgument for anything that is none of the forms above.

@@ -91,10 +91,7 @@ Address master_of(const LaunchEnv& launch, const Environment& env) {
     throw InvalidArgument(
         "[net] expected MASTER_ADDR and MASTER_PORT, or TRIREME_STORE, for a store at "
         "env://, got none; set them to where rank 0 shall host the store");
-  std::string host = launch.master_addr;
-  if (host.size() > 2 && host.front() == '[' && host.back() == ']')
-    host = host.substr(1, host.size() - 2);
-  return Address::tcp(std::move(host), store_port(launch, env));
+  return Address::tcp(launch.master_addr, store_port(launch, env));
 }
 
 /// The URL in TRIREME_STORE, which the launcher sets for all ranks alike.

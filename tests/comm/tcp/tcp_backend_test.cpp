@@ -19,6 +19,7 @@ TEST(TcpBackend, FindsTheAddressThatLeadsSomewhere) {
   const TcpPlace place = tcp_place("127.0.0.1");
   EXPECT_EQ(place.listen, net::Address::tcp("127.0.0.1", 0));
   EXPECT_EQ(place.host, "127.0.0.1");
+  EXPECT_EQ(tcp_place("[127.0.0.1]").host, "127.0.0.1");
   EXPECT_THROW(tcp_place("no-such-host.invalid"), InvalidArgument);
 }
 

@@ -26,7 +26,8 @@ std::string record_name(const LaunchEnv& env) {
 // Connecting a socket for datagrams sends nothing: it only chooses the way.
 TcpPlace tcp_place(const std::string& master) {
   int code = 0;
-  for (const net::Endpoint& there : net::resolve(net::Address::tcp(master, 9))) {
+  const net::Address meeting = net::Address::tcp(master, 9);
+  for (const net::Endpoint& there : net::resolve(meeting)) {
     const FileDescriptor socket(::socket(there.family(), SOCK_DGRAM | SOCK_CLOEXEC, 0));
     if (::connect(
             socket.get(),
@@ -34,10 +35,10 @@ TcpPlace tcp_place(const std::string& master) {
             there.length) == 0) {
       const net::Endpoint here = net::local_endpoint(socket.get());
       const std::string host = here.address().host;
-      if (!here.stays_here() || net::is_loopback_name(master))
+      if (!here.stays_here() || net::is_loopback_name(meeting.host))
         return {.listen = net::Address::tcp(host, 0), .host = host};
       const char* everywhere = here.family() == AF_INET6 ? "::" : "0.0.0.0";
-      return {.listen = net::Address::tcp(everywhere, 0), .host = master};
+      return {.listen = net::Address::tcp(everywhere, 0), .host = meeting.host};
     }
     code = errno;
   }
