@@ -97,7 +97,13 @@ TEST(OpenStore, TheAddressMayComeInBrackets) {
   const int port = free_port();
   meet("env://", 2, [&](int rank) {
     return OpenStoreOptions{
-        .env = rank_env(rank, 2, port, {{"MASTER_ADDR", "[127.0.0.1]"}})};
+        .env = rank_env(
+            rank,
+            2,
+            port,
+            {{"MASTER_ADDR", "[127.0.0.1]"},
+             {"LOCAL_RANK", std::to_string(rank)},
+             {"LOCAL_WORLD_SIZE", "2"}})};
   });
 }
 
