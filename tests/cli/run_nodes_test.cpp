@@ -128,6 +128,12 @@ TEST(RunNodes, OfOtherHostsGetACommandEach) {
   EXPECT_EQ(of_c.command, Words{"./train"});
 }
 
+TEST(RunNodes, OfOneHostAreNone) {
+  const launch::Options options = options_of({"--hosts", "localhost"});
+  EXPECT_FALSE(options.nodes);
+  EXPECT_EQ(options.master_port, 0);
+}
+
 TEST(RunNodes, RefuseWhatCannotBeMeant) {
   for (const char* bounds :
        {"0", "many", "::", "2:", ":2", "4:2", "-1", "2:x", "99999"})

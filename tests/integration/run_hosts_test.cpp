@@ -139,6 +139,15 @@ TEST_F(RunHostsProcs, NothingIsLeftWhenTheFirstIsKilled) {
   EXPECT_TRUE(mark_.gone_within(30s)) << mark_.found().size();
 }
 
+// Alone it needs neither a key nor ssh.
+TEST_F(RunHostsProcs, OneHostSimplyRuns) {
+  const auto launched =
+      hosts({"--hosts", "127.0.0.1", "-n", "2"}, {"variable=GROUP_WORLD_SIZE"});
+  EXPECT_EQ(launched->finish(), Ending{}) << launched->err();
+  EXPECT_EQ(launched->out(), "GROUP_WORLD_SIZE=1\nGROUP_WORLD_SIZE=1\n");
+  EXPECT_EQ(launched->err(), "");
+}
+
 TEST_F(RunHostsProcs, WhatCannotBeMeantIsRefused) {
   const std::pair<Words, const char*> cases[] = {
       {{"--hosts", "127.0.0.1,b,b"}, "expected --hosts to name each host once"},

@@ -162,6 +162,8 @@ void read_hosts(const RunArguments& arguments, launch::Options& options) {
         ", which is no address of it; begin with the name by which the others reach "
         "it"));
   const int count = static_cast<int>(hosts.size());
+  if (count == 1)
+    return;  // nobody to meet, and nothing to protect
   options.nodes = launch::Nodes{.least = count, .most = count, .rank = 0};
   options.master_addr = hosts[0];
   if (options.master_port == 0)
@@ -258,25 +260,27 @@ void check_endpoint(const RunArguments& arguments, const launch::Options& option
         " and another --master-addr or --master-port; leave out one of them"));
 }
 
+// Where a launcher of its own runs on each host.
+void read_meeting(const RunArguments& arguments, launch::Options& options) {
+  launch::Nodes nodes{.rank = arguments.node_rank};
+  read_bounds(arguments.nodes, nodes);
+  if (nodes.most == 1)
+    return;
+  if (!arguments.endpoint.empty()) {
+    read_endpoint(arguments.endpoint, options);
+    check_endpoint(arguments, options);
+  }
+  if (options.master_port == 0)
+    options.master_port = kMasterPort;
+  options.nodes = std::move(nodes);
+}
+
 void read_nodes(const RunArguments& arguments, launch::Options& options) {
   check_nodes(arguments);
-  if (!arguments.hosts.empty())
-    read_hosts(arguments, options);
-  launch::Nodes nodes = options.nodes.value_or(launch::Nodes{});
-  if (arguments.hosts.empty()) {
-    read_bounds(arguments.nodes, nodes);
-    if (nodes.most == 1)
-      return;
-    nodes.rank = arguments.node_rank;
-    if (!arguments.endpoint.empty()) {
-      read_endpoint(arguments.endpoint, options);
-      check_endpoint(arguments, options);
-    }
-    if (options.master_port == 0)
-      options.master_port = kMasterPort;
-  }
-  read_settings(arguments.rendezvous_settings, nodes);
-  options.nodes = std::move(nodes);
+  arguments.hosts.empty() ? read_meeting(arguments, options)
+                          : read_hosts(arguments, options);
+  if (options.nodes)
+    read_settings(arguments.rendezvous_settings, *options.nodes);
 }
 
 }  // namespace trireme::cli
