@@ -385,6 +385,40 @@ TEST_F(RunNodesProcs, AMissingLeaderIsNamed) {
           " within 1 s"));
 }
 
+TEST_F(RunNodesProcs, Node0IsWhereTheyMeet) {
+  const auto start = [this](const std::string& address) {
+    return launch(
+        {"--nnodes", "2", "--node-rank", "0", "--master-addr", address}, {}, [this] {
+          protect();
+        });
+  };
+  const auto far = start("192.0.2.1");
+  expect(*far, 2);
+  expect_said(
+      *far,
+      "[launch] expected node 0 where the nodes meet, got this machine, of which "
+      "\"192.0.2.1\" is no address; ");
+  const auto nobody = start("no-such-host.invalid");
+  expect(*nobody, 2);
+  expect_said(
+      *nobody, "expected a host's name or number, got \"no-such-host.invalid\"");
+}
+
+TEST_F(RunNodesProcs, Node0SaysThatOtherMachinesCannotReachIt) {
+  const std::string warning = text(
+      "[launch] node 0 listens at tcp://127.0.0.1:",
+      port_,
+      ", which only this machine can reach; ");
+  const Words options = {"--nnodes", "2", "--rdzv-conf", "join_timeout=0.5"};
+  const auto meant = node(0, options, {});
+  expect(*meant, 1);
+  EXPECT_FALSE(has(meant->err(), warning)) << "nothing protects it";
+  protection_ = {{"TRIREME_JOB_KEY", net::JobKey::random().text()}};
+  const auto zero = node(0, options, {});
+  expect(*zero, 1);
+  expect_said(*zero, warning);
+}
+
 TEST_F(RunNodesProcs, WhoDoesNotFitIsRefusedAndTheOthersGoOn) {
   const auto zero = node(0, two({"--rdzv-id", "job"}), {"say=done"});
   const auto other = node(1, two({"--rdzv-id", "another"}), {});

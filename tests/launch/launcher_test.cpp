@@ -172,6 +172,15 @@ TEST_F(SpawnProcs, RefusesWhatCannotBe) {
        "[launch] expected redirects and tee for ranks below 2, got one for rank 2"},
       {{.redirects = {.all = {}, .ranks = {{5, {}}}}},
        "[launch] expected redirects and tee for ranks below 1, got one for rank 5"},
+      {{.run_id = std::string(1025, 'x')},
+       "[launch] expected --rdzv-id of at most 1024 bytes, got 1025; "},
+      {{.run_id = "a/b"}, "[launch] expected --rdzv-id without slashes and "},
+      {{.run_id = "a\nb"}, "[launch] expected --rdzv-id without slashes and "},
+      {{.run_id = std::string("a\0b", 3)}, "[launch] expected --rdzv-id without "},
+      {{.master_addr = "0.0.0.0", .master_port = 7, .nodes = Nodes{}},
+       "[launch] expected the address of node 0 for the nodes to meet at, got 0.0.0.0"},
+      {{.master_addr = "[::]", .master_port = 7, .nodes = Nodes{}},
+       "[launch] expected the address of node 0 for the nodes to meet at, got ::, "},
       {{.redirects = {.all = {.out = true}}, .log_dir = "/proc/version/logs"},
        "[launch] expected to write logs to \"/proc/version/logs\", got "}};
   for (const auto& [options, wanted] : cases)

@@ -1,8 +1,10 @@
 #include "trireme/launch/company.h"
 
+#include <iostream>
 #include <sys/socket.h>
 
 #include "trireme/core/error.h"
+#include "trireme/core/escape.h"
 #include "trireme/core/machine.h"
 #include "trireme/launch/variables.h"
 #include "trireme/net/rendezvous.h"
@@ -13,13 +15,41 @@ namespace {
 // How long the leader may take to hear what its own node said last.
 constexpr std::chrono::seconds kLastWords{2};
 
-// Node 0 leads; without a number, the first launcher at the address where they meet.
+// Whether this launcher is to lead: node 0 is, and without a number, the first one at
+// the address where they meet.
+bool may_lead(const Options& options) {
+  if (options.nodes->rank > 0)
+    return false;
+  const net::Address where = meeting_address(options);
+  if (is_own_address(where))
+    return true;
+  if (options.nodes->rank == 0)
+    throw InvalidArgument(text(
+        "[launch] expected node 0 where the nodes meet, got this machine, of which ",
+        in_quotes(where.host),
+        " is no address; give --master-addr or --rdzv-endpoint the name by which the "
+        "others reach it, or another --node-rank"));
+  return false;
+}
+
+// Nodes of other machines would knock in vain. Without protection that is meant so.
+void warn_of_loopback(const net::Address& listens, const net::Security& security) {
+  if (net::is_loopback_name(listens.host) && security.encrypted())
+    std::cerr << "[launch] node 0 listens at " << listens.text()
+              << ", which only this machine can reach; if the job has nodes on others, "
+                 "give all of them --master-addr"
+              << std::endl;
+}
+
 std::unique_ptr<Leader> lead(const CompanyPlan& plan, const std::string& token) {
   const int rank = plan.options.nodes->rank;
-  if (rank > 0 || (rank < 0 && !is_own_address(meeting_address(plan.options))))
+  if (!may_lead(plan.options))
     return nullptr;
   try {
-    return std::make_unique<Leader>(plan.options, plan.security, token);
+    auto leader = std::make_unique<Leader>(plan.options, plan.security, token);
+    if (plan.options.nodes->remotes.empty())
+      warn_of_loopback(leader->address(), plan.security);
+    return leader;
   } catch (const InvalidArgument&) {
     if (rank == 0)
       throw;

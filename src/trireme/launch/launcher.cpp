@@ -1,5 +1,6 @@
 #include "trireme/launch/launcher.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
@@ -12,6 +13,7 @@
 #include <unistd.h>
 
 #include "trireme/core/error.h"
+#include "trireme/core/escape.h"
 #include "trireme/core/machine.h"
 #include "trireme/launch/await.h"
 #include "trireme/launch/company.h"
@@ -28,7 +30,7 @@ namespace {
 // For launchers on other hosts to end, beyond the time of grace.
 constexpr std::chrono::seconds kRemoteLimit{15};
 
-void check_nodes(const Nodes& nodes, int port) {
+void check_nodes(const Nodes& nodes, const std::string& address, int port) {
   if (nodes.least < 1 || nodes.most < nodes.least)
     throw InvalidArgument(text(
         "[launch] expected a number of nodes from 1, and a least that is not above the "
@@ -47,8 +49,32 @@ void check_nodes(const Nodes& nodes, int port) {
   if (port == 0)
     throw InvalidArgument(
         "[launch] expected master_port for a job of several nodes, got none; choose "
-        "one "
-        "that is free on node 0, and give it to all nodes");
+        "one that is free on node 0, and give it to all nodes");
+  if (const auto host = net::Address::tcp(address, port).host;
+      host == "0.0.0.0" || host == "::")
+    throw InvalidArgument(text(
+        "[launch] expected the address of node 0 for the nodes to meet at, got ",
+        host,
+        ", which each machine takes for itself; give --master-addr or --rdzv-endpoint "
+        "the name by which all reach node 0"));
+}
+
+// It names folders, and stands in lines of text.
+void check_run_id(const std::string& id) {
+  constexpr size_t kMost = 1024;
+  if (id.size() > kMost)
+    throw InvalidArgument(text(
+        "[launch] expected --rdzv-id of at most ",
+        kMost,
+        " bytes, got ",
+        id.size(),
+        "; give the job a shorter id"));
+  const auto odd = [](unsigned char c) { return c < ' ' || c == 0x7f || c == '/'; };
+  if (std::any_of(id.begin(), id.end(), odd))
+    throw InvalidArgument(text(
+        "[launch] expected --rdzv-id without slashes and control characters, got ",
+        in_quotes(id),
+        "; give the job an id of letters, digits and the like"));
 }
 
 void check(const Options& options) {
@@ -87,8 +113,9 @@ void check(const Options& options) {
         ", or 0 for a free one, got ",
         options.master_port,
         "; choose one of these"));
+  check_run_id(options.run_id);
   if (options.nodes)
-    check_nodes(*options.nodes, options.master_port);
+    check_nodes(*options.nodes, options.master_addr, options.master_port);
 }
 
 // While it lives, descriptors 0 to 2 are open: a pipe of ours that took the place of a
