@@ -8,6 +8,7 @@
 #include "trireme/core/error.h"
 #include "trireme/core/mix.h"
 #include "trireme/net/checksum.h"
+#include "trireme/testing/message.h"
 
 namespace trireme::net {
 namespace {
@@ -118,6 +119,25 @@ TEST(FrameReader, ATruncatedFrameIsNoFrame) {
     reader.feed(std::span(bytes).first(size), notes);
     EXPECT_EQ(notes.ends, 0);
     EXPECT_EQ(reader.between_frames(), size == 0);
+  }
+}
+
+TEST(FrameReader, KnowsByTheFirstBytesWhoSpeaksSomethingElse) {
+  const std::pair<std::vector<int>, const char*> cases[] = {
+      {{0x15, 0x03, 0x03, 0, 2, 2, 70}, "got one that speaks TLS; protect all workers"},
+      {{0x16, 0x03}, "got one that speaks TLS; protect all workers"},
+      {{'G', 'E'}, "the magic number "}};
+  for (const auto& [words, reason] : cases) {
+    std::vector<std::byte> bytes;
+    for (const int word : words)
+      bytes.push_back(static_cast<std::byte>(word));
+    FrameReader reader({}, true);
+    Notes notes;
+    const std::string what = testing::message_of<InvalidArgument>([&] {
+      for (const std::byte& byte : bytes)
+        reader.feed(std::span(&byte, 1), notes);
+    });
+    EXPECT_TRUE(testing::contains(what, reason)) << what;
   }
 }
 

@@ -364,6 +364,19 @@ TEST(Node, StrangersAreRefusedWithAReason) {
       "");
 }
 
+TEST(Node, WhoIsProtectedInAnotherWayIsToldAtOnce) {
+  const auto key = [](NodeOptions& o) {
+    o.security = Security::job_key(JobKey::random());
+  };
+  const auto nothing = [](NodeOptions&) {};
+  const std::string to_plain = answer_to(nothing, key);
+  EXPECT_NE(to_plain.find("got one that speaks TLS; protect all"), std::string::npos)
+      << to_plain;
+  const std::string to_keyed = answer_to(key, nothing);
+  EXPECT_NE(to_keyed.find("got one that speaks no TLS; protect"), std::string::npos)
+      << to_keyed;
+}
+
 TEST(Node, DoesNotTalkToItself) {
   TwoNodes nodes;
   const auto quiet = set_log_sink([](std::string_view) {});

@@ -96,10 +96,24 @@ FrameHead encode(const Frame& frame) {
   return out.head;
 }
 
+void check_magic(std::span<const std::byte, kMagicBytes> first) {
+  const auto low = static_cast<std::uint8_t>(first[0]);
+  const auto high = static_cast<std::uint8_t>(first[1]);
+  if (const int magic = low | high << 8; magic != kMagic) {
+    // A TLS record of an alert or a handshake, and the first half of its version.
+    if ((low == 0x15 || low == 0x16) && high == 0x03)
+      throw InvalidArgument(
+          "[net] expected a peer without TLS, since nothing protects this side, got "
+          "one "
+          "that speaks TLS; protect all workers of a job in the same way");
+    refuse_frame(text("the magic number ", kMagic), static_cast<std::uint64_t>(magic));
+  }
+}
+
 Frame decode(std::span<const std::byte, kFrameHead> head, const Limits& limits) {
+  check_magic(head.first<kMagicBytes>());
   HeadReader in(head);
-  if (const auto magic = in.field<std::uint16_t>(); magic != kMagic)
-    refuse_frame(text("the magic number ", kMagic), magic);
+  in.field<std::uint16_t>();
   // Before the checksum, which another version may have elsewhere.
   if (const auto version = in.field<std::uint8_t>(); version != kProtocolVersion)
     throw InvalidArgument(text(

@@ -60,6 +60,12 @@ using FrameHead = std::array<std::byte, kFrameHead>;
 
 FrameHead encode(const Frame& frame);
 
+/// What every head begins with.
+inline constexpr std::size_t kMagicBytes = 2;
+/// Throws InvalidArgument for any other beginning: who speaks TLS may send less than a
+/// head before it gives up.
+void check_magic(std::span<const std::byte, kMagicBytes> first);
+
 /// Throws InvalidArgument for anything that no peer of this version sends, and for
 /// lengths above the limits: before a byte is allocated for them.
 Frame decode(std::span<const std::byte, kFrameHead> head, const Limits& limits);

@@ -44,8 +44,11 @@ std::span<const std::byte> FrameReader::read_head(std::span<const std::byte> byt
   const std::size_t count = std::min(bytes.size(), kFrameHead - have_);
   std::memcpy(head_.data() + have_, bytes.data(), count);
   have_ += count;
-  if (have_ < kFrameHead)
+  if (have_ < kFrameHead) {
+    if (have_ >= kMagicBytes)
+      check_magic(std::span(head_).first<kMagicBytes>());
     return {};
+  }
   frame_ = decode(head_, limits_);
   if (checked_ && !frame_.checked && frame_.header_bytes + frame_.payload_bytes > 0)
     throw InvalidArgument(

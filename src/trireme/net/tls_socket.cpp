@@ -130,6 +130,15 @@ bool TlsSocket::receive(BIO* bio, char* into, std::size_t most, std::size_t* got
   return false;
 }
 
+void TlsSocket::show_tls() {
+  // The fatal alert protocol_version (RFC 8446, 6.2).
+  constexpr char kAlert[] = {0x15, 0x03, 0x03, 0, 2, 2, 70};
+  send_some(kAlert, sizeof kAlert);
+  // Closing over bytes that nobody has read would take it back.
+  char unread[4096];
+  (void)!::recv(fd(), unread, sizeof unread, MSG_DONTWAIT);
+}
+
 std::string TlsSocket::trouble() const {
   // What breaks afterwards, when the other side is told, is no news.
   if (ended_)

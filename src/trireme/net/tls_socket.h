@@ -28,6 +28,9 @@ class TlsSocket {
 
   /// Sends what was gathered, as far as the socket takes it. True if nothing is left.
   bool flush();
+  /// Says in plain bytes that this side speaks TLS alone: a peer that speaks none would
+  /// take a connection that only closes for a break, and try again and again.
+  void show_tls();
   /// Whether what OpenSSL writes is sent at once where nothing was gathered, which
   /// saves a copy: worth it for a record that comes alone.
   void send_at_once(bool whether) { at_once_ = whether; }

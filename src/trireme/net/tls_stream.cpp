@@ -52,6 +52,8 @@ Io TlsStream::failed_handshake(int result) {
   const bool cut =
       ERR_GET_REASON(ERR_peek_error()) == SSL_R_UNEXPECTED_EOF_WHILE_READING;
   const TlsTrouble trouble = take_tls_trouble(*ssl_, notes_ ? &*notes_ : nullptr);
+  if (trouble.no_tls)
+    socket_.show_tls();
   if (error == SSL_ERROR_SSL && !cut)
     refuse(trouble);
   failed_ = true;

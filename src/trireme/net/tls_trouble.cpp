@@ -157,7 +157,7 @@ TlsTrouble take_tls_trouble(const SSL& ssl, const KeyNotes* notes) {
             ") is not the one in use there"),
         "start all workers of a job with the same key"};
   if (const KnownTrouble* known = find_trouble(kHandshakeTroubles, reason))
-    return {known->got, known->remedy};
+    return {known->got, known->remedy, known->got == kNoTls};
   return {
       text(
           reason > SSL_AD_REASON_OFFSET ? "the answer " : "what TLS does not allow, ",

@@ -14,6 +14,8 @@ struct KeyNotes;
 struct TlsTrouble {
   std::string got;
   std::string remedy;
+  /// Whether the other side speaks no TLS at all; OpenSSL tells it nothing.
+  bool no_tls = false;
 };
 
 /// The first of the errors that wait in this thread's queue, in OpenSSL's own words.
