@@ -50,6 +50,26 @@ TEST(RunFolder, IsATemporaryOneWithoutAName) {
   fs::remove(run);
 }
 
+TEST(RunFolder, OfSeveralNodesHasOneName) {
+  const testing::ScratchFolder folder;
+  const std::string name = run_folder_name(std::string(500, 'x'));
+  EXPECT_NE(name, run_folder_name(std::string(500, 'x')));
+  const fs::path one = share_run_folder(folder.path() / "logs", name);
+  EXPECT_EQ(one, folder.path() / "logs" / name);
+  EXPECT_EQ(one, share_run_folder(folder.path() / "logs", name)) << "one file system";
+  EXPECT_EQ(share_run_folder(folder.path(), "../x").parent_path(), folder.path());
+  folder.write("file", "text");
+  fs::create_symlink("/tmp", folder.path() / "link");
+  for (const char* taken : {"file", "link"}) {
+    const std::string what =
+        message_of<InvalidArgument>([&] { share_run_folder(folder.path(), taken); });
+    EXPECT_NE(what.find("got something that is no folder"), std::string::npos) << what;
+  }
+  EXPECT_THROW(check_log_dir(folder.path() / "file" / "below"), InvalidArgument);
+  check_log_dir(folder.path() / "new");
+  EXPECT_TRUE(fs::is_directory(folder.path() / "new"));
+}
+
 TEST(RunFolder, IsRefusedWhereNobodyCanWrite) {
   const testing::ScratchFolder folder;
   const fs::path file = folder.write("file", "text");

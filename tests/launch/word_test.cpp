@@ -22,6 +22,7 @@ TEST(Word, GoesThereAndBack) {
           .run_id = "job 7",
           .master_addr = "node0",
           .store = "tcp://node0:4712",
+          .log_name = "job 7_a8Fk2Q",
           .job_key = "0123"}};
   EXPECT_EQ(decode_word(encode(go)).place, go.place);
   const Word join{

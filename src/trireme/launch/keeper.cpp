@@ -64,6 +64,7 @@ Keeper::Keeper(const KeeperPlan& plan, int front)
            .led = plan.options.nodes.has_value()}),
       led_(plan.options.nodes.has_value()),
       place_({.ranks_in_all = plan.options.ranks}),
+      run_folder_(plan.run_folder),
       out_(STDOUT_FILENO),
       err_(STDERR_FILENO),
       pid_of_(static_cast<size_t>(plan.options.ranks), -1) {}
@@ -178,10 +179,10 @@ int Keeper::make_stream(int rank, bool err) {
   };
   const bool tee = chosen(options.tee);
   const bool to_file = tee || chosen(options.redirects);
-  const int file = to_file
-                       ? open_log_file(log_file(
-                             plan_.run_folder, job_.attempt(), world_rank(rank), err))
-                       : -1;
+  const int file =
+      to_file
+          ? open_log_file(log_file(run_folder_, job_.attempt(), world_rank(rank), err))
+          : -1;
   if (to_file && !tee)
     return file;
   const bool prefix = tee || options.prefix;

@@ -26,7 +26,7 @@ struct KeeperPlan {
   /// With a run id.
   Options options;
   RankBody body;
-  /// The folder for logs; empty if none are written.
+  /// The folder for logs; empty if none are written, and in a job of several nodes.
   std::filesystem::path run_folder;
   /// The CPUs of each rank; empty: none is pinned.
   std::vector<std::vector<int>> cpus;
@@ -64,6 +64,7 @@ class Keeper {
   void take_signals();
   void take_request();
   void take_word(const Word& word);
+  void take_place(const NodePlace& place);
   void take_failure(const Word& word);
   void tell(const Word& word) const;
   void tell_if_obeyed();
@@ -90,6 +91,8 @@ class Keeper {
   const bool led_;
   /// In a job of several nodes.
   NodePlace place_;
+  /// For logs, as soon as it is known.
+  std::filesystem::path run_folder_;
   Console out_;
   Console err_;
   Relay relay_;

@@ -6,6 +6,7 @@
 #include "trireme/core/error.h"
 #include "trireme/core/escape.h"
 #include "trireme/launch/keeper.h"
+#include "trireme/launch/log_files.h"
 
 namespace trireme::launch {
 
@@ -23,9 +24,7 @@ void Keeper::tell_if_obeyed() {
 void Keeper::take_word(const Word& word) {
   switch (word.kind) {
     case Word::Kind::Go:
-      report_failure();  // of the start before
-      place_ = word.place;
-      return job_.go(word.place.attempt, word.place.max_restarts);
+      return take_place(word.place);
     case Word::Kind::Failed:
     case Word::Kind::Lost:
       return take_failure(word);
@@ -46,6 +45,18 @@ void Keeper::take_word(const Word& word) {
     default:
       break;
   }
+}
+
+void Keeper::take_place(const NodePlace& place) {
+  report_failure();  // of the start before
+  place_ = place;
+  const Options& options = plan_.options;
+  if (options.logs() && run_folder_.empty()) {
+    run_folder_ = share_run_folder(options.log_dir, place.log_name);
+    if (options.log_dir.empty())
+      say(text("the ranks' output goes to ", run_folder_.string()));
+  }
+  job_.go(place.attempt, place.max_restarts);
 }
 
 // A rank of another node has failed, or the node is gone.

@@ -100,7 +100,7 @@ std::string Keeper::stderr_end(int rank) const {
   const Options& options = plan_.options;
   if (options.tee.of(rank).err || !options.redirects.of(rank).err)
     return relay_.last_lines(rank, kReportLines);
-  const auto path = log_file(plan_.run_folder, job_.attempt(), world_rank(rank), true);
+  const auto path = log_file(run_folder_, job_.attempt(), world_rank(rank), true);
   const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (file < 0)
     return {};

@@ -172,7 +172,9 @@ KeeperPlan make_plan(const Options& options, RankBody body) {
   KeeperPlan plan{.options = options, .body = std::move(body)};
   if (plan.options.run_id.empty())
     plan.options.run_id = fresh_run_id();
-  if (options.redirects.any() || options.tee.any()) {
+  if (options.logs() && options.nodes) {
+    check_log_dir(options.log_dir);  // node 0 says how the folder is called
+  } else if (options.logs()) {
     plan.run_folder = make_run_folder(options.log_dir, plan.options.run_id);
     if (options.log_dir.empty())
       std::cerr << "[launch] the ranks' output goes to " << plan.run_folder.string()

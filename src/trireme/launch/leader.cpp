@@ -4,6 +4,7 @@
 
 #include "trireme/core/error.h"
 #include "trireme/core/escape.h"
+#include "trireme/launch/log_files.h"
 #include "trireme/launch/variables.h"
 #include "trireme/net/rendezvous.h"
 
@@ -29,6 +30,7 @@ net::Address meeting_address(const Options& options) {
 Leader::Leader(const Options& options, const net::Security& security, std::string token)
     : options_(options),
       token_(std::move(token)),
+      log_name_(run_folder_name(options.run_id)),
       key_(security.encrypted() ? std::optional(net::JobKey::random()) : std::nullopt),
       rounds_(
           {.least = options.nodes->least,
@@ -138,6 +140,7 @@ void Leader::send(Letter letter) {
     place.store =
         net::Address::tcp(meeting_address(options_).host, store_->addresses()[0].port)
             .text();
+    place.log_name = log_name_;
     if (key_)
       place.job_key = key_->text();
   }

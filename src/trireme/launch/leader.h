@@ -62,6 +62,7 @@ class Leader : public net::Receiver {
 
   const Options options_;
   const std::string token_;
+  const std::string log_name_;
   /// A key for the ranks; none where the launchers talk without protection.
   std::optional<net::JobKey> key_;
   Rounds rounds_;

@@ -14,6 +14,14 @@ namespace trireme::launch {
 std::filesystem::path make_run_folder(
     const std::filesystem::path& log_dir, const std::string& run_id);
 
+/// The same in two steps, for a job of several nodes: the name is chosen once, and each
+/// node makes a folder of it. Where nodes share a file system, that is one folder.
+std::string run_folder_name(const std::string& run_id);
+std::filesystem::path share_run_folder(
+    const std::filesystem::path& log_dir, const std::string& name);
+/// InvalidArgument if there can be no folder in `log_dir`.
+void check_log_dir(const std::filesystem::path& log_dir);
+
 /// RUN/attempt_K/RANK/stdout.log or stderr.log.
 std::filesystem::path log_file(
     const std::filesystem::path& run, int attempt, int rank, bool err);

@@ -58,7 +58,9 @@ struct Nodes {
   std::chrono::milliseconds last_call = std::chrono::seconds(5);
   /// Nodes that node 0 starts, with this command before the host's name.
   std::vector<RemoteNode> remotes;
-  std::vector<std::string> shell = {"ssh", "-o", "BatchMode=yes"};
+  /// A host that does not answer any more shall be noticed.
+  std::vector<std::string> shell = {
+      "ssh", "-o", "BatchMode=yes", "-o", "ServerAliveInterval=5"};
 };
 
 /// How to start the ranks of a job. The defaults suit most programs.
@@ -93,6 +95,9 @@ struct Options {
   Environment::Variables variables;
   /// If the job has other nodes, too.
   std::optional<Nodes> nodes;
+
+  /// Whether anything goes to files.
+  bool logs() const { return redirects.any() || tee.any(); }
 };
 
 /// How a process ended.

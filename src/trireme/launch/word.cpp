@@ -36,7 +36,11 @@ void put(ByteWriter& out, const NodePlace& place) {
         place.master_port})
     out.i64(number);
   for (const std::string* name :
-       {&place.run_id, &place.master_addr, &place.store, &place.job_key})
+       {&place.run_id,
+        &place.master_addr,
+        &place.store,
+        &place.log_name,
+        &place.job_key})
     out.string(*name);
 }
 
@@ -89,7 +93,11 @@ void take(ByteReader& in, NodePlace& place) {
         &place.master_port})
     *number = take_count(in);
   for (std::string* name :
-       {&place.run_id, &place.master_addr, &place.store, &place.job_key})
+       {&place.run_id,
+        &place.master_addr,
+        &place.store,
+        &place.log_name,
+        &place.job_key})
     *name = in.string(kMostName);
 }
 
@@ -112,7 +120,7 @@ Word decode_word(std::string_view bytes) {
   ByteReader in(bytes, "a word of another node");
   const int mark = in.u8();
   const int kind = in.u8();
-  if (mark != kWordMark || kind > static_cast<int>(Word::Kind::Over))
+  if (mark != kWordMark || kind > static_cast<int>(Word::Kind::Here))
     throw InvalidArgument(text(
         "[launch] expected a word of another node, got one of kind ",
         kind,

@@ -40,6 +40,8 @@ struct NodePlace {
   std::string master_addr;
   /// The URL of a store for this start alone.
   std::string store;
+  /// The folder of this job's logs, below the --log-dir of each node.
+  std::string log_name;
   /// For the ranks; empty where they talk without protection. A secret.
   std::string job_key;
   bool operator==(const NodePlace&) const = default;
@@ -58,6 +60,7 @@ struct Word {
     Lost,      // a node is gone, says `text`; `number` is 1 if nothing follows
     Over,      // the job is over, with the exit code `number`; `text` says why, if
                // it never began
+    Here,      // the leader asks whether the node is still there, and it says so
   };
   Kind kind = Kind::Idle;
   int number = 0;
