@@ -130,6 +130,29 @@ TEST_F(RunHostsProcs, AHostThatCannotBeReachedEndsTheJobAtOnce) {
       << launched->err();
 }
 
+TEST_F(RunHostsProcs, AHostThatDiesIsNotWaitedFor) {
+  const auto launched = hosts(
+      {"--hosts", "127.0.0.1,b", "--ssh", fake_ssh(), "--max-restarts", "3"},
+      {"pid", "hang"});
+  ASSERT_TRUE(launched->says("\n", 2)) << launched->err();
+  const auto nodes = find_processes([&](pid_t pid, const ProcessStat&) {
+    const auto words = read_text_file(text("/proc/", pid, "/cmdline")).value_or("");
+    return words.find("--stdin-variables") != std::string::npos &&
+           words.find(mark_.word()) != std::string::npos;
+  });
+  ASSERT_FALSE(nodes.empty());
+  for (const pid_t pid : nodes)
+    ::kill(pid, SIGKILL);
+  const Stopwatch watch;
+  EXPECT_EQ(launched->finish(), Ending{.exit_code = 1});
+  EXPECT_LT(watch.passed(), 40s);
+  EXPECT_NE(
+      launched->err().find("[launch] expected to start a node on b, but its command "
+                           "was ended by SIGKILL"),
+      std::string::npos)
+      << launched->err();
+}
+
 TEST_F(RunHostsProcs, NothingIsLeftWhenTheFirstIsKilled) {
   const auto launched = hosts(
       {"--hosts", "127.0.0.1,b", "--ssh", fake_ssh(), "--grace", "0.5"},

@@ -175,6 +175,42 @@ TEST_F(RunNodesProcs, WithoutANumberTheFirstAtTheAddressLeads) {
   EXPECT_TRUE(has(one->out() + other->out(), "GROUP_RANK=1\n"));
 }
 
+TEST_F(RunNodesProcs, LogsOfAllHaveOneName) {
+  namespace fs = std::filesystem;
+  const auto logs = [&](int rank) {
+    return node(
+        rank,
+        two({"--redirects", "1", "--log-dir", folder_.path() / text("logs", rank)}),
+        {"variable=RANK"});
+  };
+  const auto one = logs(1);
+  const auto zero = logs(0);
+  expect(*zero, 0);
+  expect(*one, 0);
+  const auto only = [&](int rank) -> fs::path {
+    const fs::path base = folder_.path() / text("logs", rank);
+    const auto first = fs::directory_iterator(base);
+    EXPECT_EQ(std::distance(first, {}), 1);
+    return fs::directory_iterator(base)->path();
+  };
+  EXPECT_EQ(only(0).filename(), only(1).filename());
+  EXPECT_EQ(read_text_file(only(1) / "attempt_0" / "1" / "stdout.log"), "RANK=1\n");
+}
+
+TEST_F(RunNodesProcs, LogsWithoutAFolderOfTheirOwnAreNamed) {
+  const auto one = node(1, two({"--redirects", "1"}), {"variable=RANK"});
+  const auto zero = node(0, two({"--redirects", "1"}), {"variable=RANK"});
+  expect(*zero, 0);
+  expect(*one, 0);
+  const std::string line = "[launch] the ranks' output goes to ";
+  ASSERT_TRUE(zero->err().starts_with(line)) << zero->err();
+  EXPECT_EQ(one->err(), zero->err()) << "they are on one machine";
+  const std::string path = zero->err().substr(line.size());
+  const std::filesystem::path folder = path.substr(0, path.find('\n'));
+  EXPECT_EQ(read_text_file(folder / "attempt_0" / "1" / "stdout.log"), "RANK=1\n");
+  std::filesystem::remove_all(folder);
+}
+
 TEST_F(RunNodesProcs, AFailureOfEitherEndsBothWithItsCode) {
   for (const int failing : {0, 1, 2}) {
     port_ = quiet_port();
@@ -363,6 +399,21 @@ TEST_F(RunNodesProcs, AStoppedLauncherCountsAsLost) {
   EXPECT_TRUE(mark_.gone_within(10s));
 }
 
+// Its session is not lost yet when the new one comes.
+TEST_F(RunNodesProcs, AKilledNodeIsReplacedAtOnce) {
+  const Words options = two({"--max-restarts", "1"});
+  const Words steps = {"say=ready", "hang_before=1"};
+  const auto zero = node(0, options, steps);
+  const auto one = node(1, options, steps);
+  ASSERT_TRUE(zero->says("ready\n"));
+  ASSERT_TRUE(one->says("ready\n"));
+  kill_whole(*one);
+  const auto again = node(1, options, steps);
+  expect(*again, 0);
+  expect(*zero, 0);
+  EXPECT_EQ(again->out(), "ready\n");
+}
+
 TEST_F(RunNodesProcs, MissingNodesAreNamed) {
   const auto zero = node(0, {"--nnodes", "3", "--rdzv-conf", "join_timeout=2"}, {});
   const auto two = node(2, {"--nnodes", "3"}, {});
@@ -463,6 +514,31 @@ TEST_F(RunNodesProcs, AWrongKeyIsRefused) {
   expect_said(*one, "[launch] expected to join the job at tcp://127.0.0.1:");
   expect(*zero, 1);
   expect_said(*zero, "without node 1");
+}
+
+TEST_F(RunNodesProcs, AnotherProtectionIsToldAtOnce) {
+  const Environment::Variables nothing = protection_;
+  const Environment::Variables key = {
+      {"TRIREME_JOB_KEY", net::JobKey::random().text()}};
+  for (const bool leader_has_key : {false, true}) {
+    port_ = quiet_port();
+    protection_ = leader_has_key ? key : nothing;
+    const auto zero = node(0, kTwo, {});
+    protection_ = leader_has_key ? nothing : key;
+    const auto one = node(1, kTwo, {});
+    const Stopwatch watch;
+    expect(*one, 1);
+    EXPECT_LT(watch.passed(), 20s);
+    expect_said(*one, "[launch] expected to join the job at tcp://127.0.0.1:");
+    expect_said(
+        *one,
+        leader_has_key
+            ? "got one that speaks TLS; protect all workers of a job in the "
+            : "got one that speaks no TLS; protect all workers of a job in ");
+    EXPECT_TRUE(zero->complains("turned away a connection from tcp://127.0.0.1:"));
+    zero->kill(SIGTERM);
+    expect(*zero, 143);
+  }
 }
 
 TEST_F(RunNodesProcs, NothingStartsUnprotected) {

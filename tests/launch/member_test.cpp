@@ -101,6 +101,13 @@ TEST_F(MemberRanks, CarriesWordsBothWays) {
   EXPECT_EQ(last.text, "no memory");
 }
 
+TEST_F(MemberRanks, SaysThatItIsThere) {
+  join();
+  leader_.say({.kind = Word::Kind::Here});
+  EXPECT_EQ(leader_.next().kind, Word::Kind::Here);
+  EXPECT_TRUE(member_.take().empty()) << "its keeper need not know";
+}
+
 TEST_F(MemberRanks, ALeaderThatEndsIsLost) {
   join();
   leader_.leave();

@@ -165,10 +165,6 @@ TEST(Rounds, RefuseByNameWhoDoesNotFit) {
   };
   const NodeCard good{.wish = 2, .least = 2, .most = 3, .host = "late"};
   NodeCard card = good;
-  card.wish = 1;
-  EXPECT_TRUE(refusal(10, card).starts_with(
-      "expected one node of rank 1, got a second on late beside that on host1; "));
-  card = good;
   card.most = 4;
   EXPECT_TRUE(
       refusal(11, card).starts_with("expected --nnodes 2:3 as on node 0, got 2:4; "));
@@ -355,14 +351,85 @@ TEST(Rounds, WithoutBoundsWaitForTheReplacementOfALostNode) {
   EXPECT_EQ(journey.receivers(Told::Go), (Ids{0, 2}));
 }
 
-TEST(Rounds, WithoutBoundsNobodyJoinsInTheMiddle) {
+TEST(Rounds, WithoutBoundsAReplacementMayComeBeforeTheOthersHaveStopped) {
   Journey journey({.least = 2, .most = 2, .max_restarts = 1});
   journey.join(0, 0);
   journey.join(1, 1);
   journey.take(Told::Go);
   journey.gone(1);
   journey.join(2, 1);
+  EXPECT_EQ(journey.receivers(Told::Go), Ids{}) << "the ranks of node 0 still run";
+  journey.hear(0, kIdle);
+  EXPECT_EQ(journey.receivers(Told::Go), (Ids{0, 2}));
+}
+
+TEST(Rounds, WithoutBoundsNobodyJoinsInTheMiddle) {
+  Journey journey({.least = 2, .most = 2, .max_restarts = 1});
+  journey.join(0, 0);
+  journey.join(1, 1);
+  journey.take(Told::Go);
+  journey.hear(1, kIdle);
+  journey.gone(1);
+  journey.join(2, 1);
   EXPECT_EQ(journey.receivers(Told::Over), Ids{2}) << "the ranks of node 0 still run";
+}
+
+TEST(Rounds, ASecondOfOneNumberIsRefusedWhenTheFirstAnswers) {
+  Journey journey({.least = 2, .most = 2, .max_restarts = 1});
+  journey.join(0, 0);
+  journey.join(1, 1);
+  journey.take(Told::Go);
+  journey.join(2, 1);
+  EXPECT_EQ(journey.receivers(Told::Here), Ids{1}) << "it is asked";
+  EXPECT_TRUE(journey.letters.empty());
+  journey.hear(1, {.kind = Told::Here});
+  const auto over = journey.take(Told::Over);
+  ASSERT_EQ(over.size(), 1u);
+  EXPECT_EQ(over.at(2).number, 2);
+  EXPECT_TRUE(over.at(2).text.starts_with(
+      "expected one node of rank 1, got a second on host2 beside that on host1; "))
+      << over.at(2).text;
+  journey.hear(1, {.kind = Told::Here});
+  EXPECT_TRUE(journey.letters.empty()) << "once is enough";
+}
+
+TEST(Rounds, ASecondOfOneNumberTakesThePlaceWhenTheFirstIsGone) {
+  Journey journey({.least = 2, .most = 2, .max_restarts = 1});
+  journey.join(0, 0);
+  journey.join(1, 1);
+  journey.take(Told::Go);
+  journey.join(2, 1);
+  journey.join(3, 1);
+  journey.gone(3);  // it had no patience
+  journey.gone(1);
+  EXPECT_EQ(journey.receivers(Told::Lost), Ids{0});
+  journey.hear(0, kIdle);
+  const auto go = journey.take(Told::Go);
+  ASSERT_EQ(go.size(), 2u);
+  EXPECT_EQ(go.at(2).place.node, 1);
+  EXPECT_EQ(go.at(2).place.attempt, 1);
+}
+
+TEST(Rounds, ASecondOfOneNumberIsToldWhenTheJobIsOver) {
+  Journey journey({.least = 2, .most = 2});
+  journey.join(0, 0);
+  journey.join(1, 1);
+  journey.take(Told::Go);
+  journey.join(2, 1);
+  journey.hear(0, kIdle);
+  journey.hear(1, kIdle);
+  const auto over = journey.take(Told::Over);
+  ASSERT_EQ(over.size(), 3u);
+  EXPECT_EQ(over.at(1).number, 0);
+  EXPECT_EQ(over.at(2).number, 2);
+  EXPECT_TRUE(over.at(2).text.starts_with("expected a job that goes on, "));
+  // Where no restart is left, its death is the end of the job.
+  Journey other({.least = 2, .most = 2});
+  other.join(0, 0);
+  other.join(1, 1);
+  other.join(2, 1);
+  other.gone(1);
+  EXPECT_EQ(other.receivers(Told::Over), Ids{2});
 }
 
 TEST(Rounds, OneThatOnlyWaitsMayBeStopped) {
@@ -388,6 +455,22 @@ TEST(Rounds, ANodeThatCannotBeStartedEndsTheGathering) {
   EXPECT_EQ(over.at(0).text, "no ssh");
   journey.join(1);
   EXPECT_EQ(journey.take(Told::Over).at(1).text, "no ssh") << "who comes late, too";
+}
+
+TEST(Rounds, ANodeThatCannotComeBackIsNotWaitedFor) {
+  Journey journey({.least = 2, .most = 2, .max_restarts = 1});
+  journey.join(0, 0);
+  journey.join(1, 1);
+  journey.take(Told::Go);
+  journey.rounds.cannot_gather("the command has ended");
+  journey.pass(0s);
+  journey.gone(1);
+  EXPECT_EQ(journey.receivers(Told::Over), Ids{});
+  journey.hear(0, kIdle);
+  const auto over = journey.take(Told::Over);
+  ASSERT_EQ(over.size(), 1u);
+  EXPECT_EQ(over.at(0).number, 1);
+  EXPECT_EQ(over.at(0).text, "the command has ended");
 }
 
 TEST(Rounds, EndWhereNobodyCanStart) {

@@ -220,7 +220,7 @@ void add_node_options(CLI::App& run, RunArguments& arguments) {
       ->type_name("NAME");
   add("--hosts", arguments.hosts, "This host and others, where ssh starts the rest")
       ->type_name("A,B,C");
-  add("--ssh", arguments.shell, "The command in place of \"ssh -o BatchMode=yes\"")
+  add("--ssh", arguments.shell, "The command in place of ssh, as \"ssh -p 2222\"")
       ->type_name("COMMAND");
   run.add_flag(
          "--stdin-variables",

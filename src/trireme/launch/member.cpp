@@ -27,8 +27,10 @@ Member::~Member() {
   node_.close();
 }
 
-void Member::received(const net::Peer&, net::InMessage message) {
+void Member::received(const net::Peer& peer, net::InMessage message) {
   const Word word = decode_word(message.envelope.header);
+  if (word.kind == Word::Kind::Here)
+    return peer.send(node_message(word));
   if (word.kind == Word::Kind::Over || word.kind == Word::Kind::Stopping)
     ending_ = true;
   mailbox_.put({.word = word, .peer = {}});

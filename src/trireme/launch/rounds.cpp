@@ -10,6 +10,9 @@
 namespace trireme::launch {
 namespace {
 
+constexpr const char* kOver =
+    "expected a job that goes on, got one that is over; start it again";
+
 std::string bounds_text(int least, int most) {
   return least == most ? text(least) : text(least, ":", most);
 }
@@ -32,7 +35,7 @@ Rounds::Rounds(Plan plan, Time now)
 // Why a node cannot take part; empty if it can.
 std::string Rounds::obstacle(const NodeCard& card) const {
   if (phase_ == Phase::Over || phase_ == Phase::Stopping)
-    return "expected a job that goes on, got one that is over; start it again";
+    return kOver;
   if (card.least != plan_.least || card.most != plan_.most)
     return text(
         "expected --nnodes ",
@@ -54,24 +57,21 @@ std::string Rounds::obstacle(const NodeCard& card) const {
         ", got ",
         card.wish,
         "; nodes count from 0");
-  for (const auto& [id, member] : members_)
-    if (card.wish >= 0 && member.card.wish == card.wish)
-      return text(
-          "expected one node of rank ",
-          card.wish,
-          ", got a second on ",
-          escaped(card.host),
-          " beside that on ",
-          escaped(member.card.host),
-          "; give each its own --node-rank");
+  return {};
+}
+
+// Why there is no place for one that would fit; empty if there is.
+std::string Rounds::no_room() const {
   if (members_.size() >= static_cast<size_t>(plan_.most))
     return text(
         "expected ",
         plan_.most,
         " nodes, got one more; all are there, so end one first");
-  if (phase_ == Phase::Running && plan_.least == plan_.most)
-    return "expected a job whose ranks have not started, got one that runs; wait until "
-           "it starts again, or give all nodes bounds, as --nnodes 1:2";
+  if (phase_ == Phase::Running && plan_.least == plan_.most && !restarts())
+    return trouble_ ? kOver
+                    : "expected a job whose ranks have not started, got one that runs; "
+                      "wait until "
+                      "it starts again, or give all nodes bounds, as --nnodes 1:2";
   return {};
 }
 
@@ -82,8 +82,54 @@ void Rounds::join(int id, const NodeCard& card, bool leads) {
   if (over_ && !over_->text.empty())
     return tell(id, *over_);  // it never began, and this is why
   if (const std::string why = obstacle(known); !why.empty())
-    return tell(id, {.kind = Word::Kind::Over, .number = 2, .text = why});
+    return refuse(id, why);
+  // The other may be dead already, and this one its replacement: it answers, or its
+  // session ends.
+  if (const auto other = holder(known.wish)) {
+    contenders_[id] = std::move(known);
+    return tell(*other, {.kind = Word::Kind::Here});
+  }
+  if (const std::string why = no_room(); !why.empty())
+    return refuse(id, why);
   members_[id] = {.card = std::move(known), .leads = leads, .order = joined_++};
+}
+
+void Rounds::refuse(int id, const std::string& why) {
+  tell(id, {.kind = Word::Kind::Over, .number = 2, .text = why});
+}
+
+// -- who wants the place of another
+
+std::optional<int> Rounds::holder(int wish) const {
+  for (const auto& [id, member] : members_)
+    if (wish >= 0 && member.card.wish == wish)
+      return id;
+  return std::nullopt;
+}
+
+// Takes those out who want this place.
+std::map<int, NodeCard> Rounds::take_contenders(int wish) {
+  std::map<int, NodeCard> found;
+  for (auto one = contenders_.begin(); one != contenders_.end();) {
+    const auto here = one++;
+    if (here->second.wish == wish)
+      found.insert(contenders_.extract(here));
+  }
+  return found;
+}
+
+void Rounds::refuse_contenders(const NodeCard& holder) {
+  for (const auto& [id, card] : take_contenders(holder.wish))
+    refuse(
+        id,
+        text(
+            "expected one node of rank ",
+            card.wish,
+            ", got a second on ",
+            escaped(card.host),
+            " beside that on ",
+            escaped(holder.host),
+            "; give each its own --node-rank"));
 }
 
 // Who has a wish gets its place, the others fill the gaps in the order in which they
@@ -164,6 +210,8 @@ std::vector<Letter> Rounds::next(Time now) {
   if (phase_ == Phase::Gathering) {
     if (enough(now))
       start();
+    else if (!lacking_.empty())
+      finish(1, lacking_);
     else if (now >= until_ && !call_)
       finish(1, missing());
   }
@@ -196,10 +244,15 @@ void Rounds::start() {
   }
 }
 
+// Whether another round follows this one.
+bool Rounds::restarts() const {
+  return trouble_ && !obeyed_ && attempt_ < plan_.max_restarts;
+}
+
 void Rounds::conclude(Time now) {
   for (auto& [id, member] : members_)
     member.in_round = false;
-  if (!trouble_ || obeyed_ || attempt_ >= plan_.max_restarts)
+  if (!restarts())
     return finish(trouble_.value_or(obeyed_ ? kResumable : 0), "");
   ++attempt_;
   phase_ = Phase::Gathering;
@@ -212,11 +265,13 @@ void Rounds::finish(int code, const std::string& why) {
   over_ = {.kind = Word::Kind::Over, .number = code, .text = why};
   for (const auto& [id, member] : members_)
     tell(id, *over_);
+  for (const auto& [id, card] : std::exchange(contenders_, {}))
+    join(id, card, false);  // to be told why not
 }
 
 void Rounds::cannot_gather(const std::string& why) {
-  if (phase_ == Phase::Gathering && attempt_ == 0)
-    finish(1, why);
+  if (lacking_.empty())
+    lacking_ = why;
 }
 
 // -- what the nodes say
@@ -234,6 +289,8 @@ void Rounds::hear(int id, const Word& word) {
   Member& member = found->second;
   if (word.kind == Word::Kind::Stopping)
     return stop(id, word);
+  if (word.kind == Word::Kind::Here)
+    return refuse_contenders(member.card);
   if (!member.in_round)
     return;
   switch (word.kind) {
@@ -279,18 +336,21 @@ void Rounds::stop(int id, const Word& word) {
 }
 
 void Rounds::gone(int id, const std::string& why) {
+  contenders_.erase(id);
   const auto found = members_.find(id);
   if (found == members_.end())
     return;
   const Member member = std::move(found->second);
   members_.erase(found);
-  if (phase_ != Phase::Running || !member.in_round || member.idle || trouble_)
-    return;
-  trouble_ = 1;
-  tell_round(
-      id,
-      {.kind = Word::Kind::Lost,
-       .text = text(node_text(member.node, member.card.host), " is gone: ", why)});
+  if (phase_ == Phase::Running && member.in_round && !member.idle && !trouble_) {
+    trouble_ = 1;
+    tell_round(
+        id,
+        {.kind = Word::Kind::Lost,
+         .text = text(node_text(member.node, member.card.host), " is gone: ", why)});
+  }
+  for (const auto& [contender, card] : take_contenders(member.card.wish))
+    join(contender, card, member.leads);
 }
 
 }  // namespace trireme::launch

@@ -39,13 +39,15 @@ class Rounds {
   };
   Rounds(Plan plan, Time now);
 
-  /// A node is there. The one that leads is number 0 in every round.
+  /// A node is there. The one that leads is number 0 in every round. One that wants the
+  /// number of another gets it if the other turns out to be gone.
   void join(int id, const NodeCard& card, bool leads);
-  /// A node in the round says Idle, Failed, Obeyed, Stopping or Passed.
+  /// A node in the round says Idle, Failed, Obeyed, Stopping, Passed or Here.
   void hear(int id, const Word& word);
   /// A node is gone: nothing comes from it any more.
   void gone(int id, const std::string& why);
-  /// Not all nodes can come; before the first start the job is over with that.
+  /// Not all nodes can come, or come back: where they are waited for, the job is over
+  /// with that.
   void cannot_gather(const std::string& why);
   /// Nobody can start, though all are there: the job is over with that.
   void cannot_start(const std::string& why) { finish(1, why); }
@@ -67,10 +69,16 @@ class Rounds {
     int node = -1;  // in the last round that it was in
   };
   std::string obstacle(const NodeCard& card) const;
+  std::string no_room() const;
+  void refuse(int id, const std::string& why);
+  std::optional<int> holder(int wish) const;
+  std::map<int, NodeCard> take_contenders(int wish);
+  void refuse_contenders(const NodeCard& holder);
   std::string missing() const;
   std::vector<int> in_order() const;
   bool enough(Time now);
   void start();
+  bool restarts() const;
   void conclude(Time now);
   void finish(int code, const std::string& why);
   void stop(int id, const Word& word);
@@ -83,6 +91,10 @@ class Rounds {
   int joined_ = 0;        // how many have ever come
   size_t last_size_ = 0;  // of the round before
   std::map<int, Member> members_;
+  /// Nodes that want a number which a member has, until that one has answered.
+  std::map<int, NodeCard> contenders_;
+  /// Why not all can come; empty as far as is known.
+  std::string lacking_;
   /// What the round ends with: the code of its first trouble, or kResumable.
   std::optional<int> trouble_;
   bool obeyed_ = false;
