@@ -63,6 +63,9 @@ TEST(Output, SaysInItsOwnWordsWhatTheParserFound) {
   EXPECT_EQ(
       refused("schedule show x --ranks"), "expected a value after --ranks, got none");
   EXPECT_EQ(
+      refused("schedule show x --ranks 1 --grace 2 --ranks 3"),
+      "expected --ranks once, got it 2 times");
+  EXPECT_EQ(
       refused("schedule show x --ranks 10"),
       "expected --ranks to be from 1 to 9, got 10");
   EXPECT_EQ(

@@ -163,6 +163,14 @@ TEST(RunNodes, RefuseWhatCannotBeMeant) {
         Words{"--nnodes", "2", "--rdzv-endpoint", "h:77", "--master-port", "78"},
         Words{"--nnodes", "2", "--rdzv-endpoint", "::1"}})
     EXPECT_TRUE(nodes_refusal(words).starts_with("[cli] expected ")) << words[0];
+  EXPECT_TRUE(
+      nodes_refusal({"--hosts", "localhost,b", "--nnodes", "2", "--node-rank", "0"})
+          .starts_with("[cli] expected --hosts alone, got --nnodes, --node-rank "
+                       "beside it; "));
+  EXPECT_TRUE(
+      nodes_refusal({"--nnodes", "2", "--rdzv-endpoint", "h:77", "--master-port", "78"})
+          .starts_with("[cli] expected one place to meet, got --rdzv-endpoint \"h:77\" "
+                       "and --master-port 78; "));
   EXPECT_EQ(
       options_of({"--nnodes", "2", "--rdzv-endpoint", "[::1]:77"}).master_addr,
       "[::1]");

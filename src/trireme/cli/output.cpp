@@ -80,6 +80,9 @@ std::optional<std::string> wrong_value(
       words.insert(comma + 1, " ");
     return text("expected ", name, " to be one of ", words, ", got ", set->before);
   }
+  if (const auto many = cut(what, " required but received ");
+      many && many->before.starts_with("At Most"))
+    return text("expected ", name, " once, got it ", many->after, " times");
   if (what.find(" required ") != std::string::npos)
     return text("expected a value after ", name, ", got none");
   if (const auto ours = cut(what, "expected "); ours && ours->before.empty())

@@ -12,6 +12,7 @@
 #include "trireme/core/environment.h"
 #include "trireme/core/error.h"
 #include "trireme/core/escape.h"
+#include "trireme/core/list_names.h"
 #include "trireme/core/parse_number.h"
 #include "trireme/launch/company.h"
 #include "trireme/launch/variables.h"
@@ -141,6 +142,24 @@ std::vector<std::string> remote_command(
   return words;
 }
 
+// --hosts says all of that itself.
+void check_alone(const RunArguments& arguments) {
+  std::vector<std::string> beside;
+  const auto note = [&beside](const char* name, bool given) {
+    if (given)
+      beside.emplace_back(name);
+  };
+  note("--nnodes", arguments.nodes != "1");
+  note("--node-rank", arguments.node_rank >= 0);
+  note("--master-addr", arguments.master_addr != RunArguments().master_addr);
+  note("--rdzv-endpoint", !arguments.endpoint.empty());
+  if (!beside.empty())
+    throw InvalidArgument(text(
+        "[cli] expected --hosts alone, got ",
+        list_names(beside),
+        " beside it; leave that out, since the hosts say it"));
+}
+
 void read_hosts(const RunArguments& arguments, launch::Options& options) {
   const auto hosts = split(arguments.hosts, ',');
   const std::set<std::string> different(hosts.begin(), hosts.end());
@@ -149,12 +168,7 @@ void read_hosts(const RunArguments& arguments, launch::Options& options) {
         "[cli] expected --hosts to name each host once, as a,b,c, got ",
         in_quotes(arguments.hosts),
         "; the first is this one"));
-  if (arguments.nodes != "1" || arguments.node_rank >= 0 ||
-      !arguments.endpoint.empty() ||
-      arguments.master_addr != RunArguments().master_addr)
-    throw InvalidArgument(
-        "[cli] expected --hosts alone, got --nnodes, --node-rank, --master-addr or "
-        "--rdzv-endpoint beside it; it sets them for all hosts");
+  check_alone(arguments);
   if (!launch::is_own_address(net::Address::tcp(hosts[0], 0)))
     throw InvalidArgument(text(
         "[cli] expected the first of --hosts to be this machine, got ",
@@ -250,14 +264,22 @@ void check_nodes(const RunArguments& arguments) {
 // --master-addr and --master-port may say the same.
 void check_endpoint(const RunArguments& arguments, const launch::Options& options) {
   const RunArguments defaults;
-  if ((arguments.master_addr != defaults.master_addr &&
-       arguments.master_addr != options.master_addr) ||
-      (arguments.master_port != defaults.master_port &&
-       arguments.master_port != options.master_port))
+  const auto differs = [&](const char* name, const auto& given) {
     throw InvalidArgument(text(
         "[cli] expected one place to meet, got --rdzv-endpoint ",
         in_quotes(arguments.endpoint),
-        " and another --master-addr or --master-port; leave out one of them"));
+        " and ",
+        name,
+        " ",
+        given,
+        "; leave out one of the two"));
+  };
+  if (arguments.master_addr != defaults.master_addr &&
+      arguments.master_addr != options.master_addr)
+    differs("--master-addr", in_quotes(arguments.master_addr));
+  if (arguments.master_port != defaults.master_port &&
+      arguments.master_port != options.master_port)
+    differs("--master-port", arguments.master_port);
 }
 
 // Where a launcher of its own runs on each host.
