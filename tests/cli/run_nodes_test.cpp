@@ -158,6 +158,7 @@ TEST(RunNodes, RefuseWhatCannotBeMeant) {
         Words{"--ssh", "ssh"},
         Words{"--standalone", "--nnodes", "2"},
         Words{"--hosts", "localhost,b", "--standalone"},
+        Words{"--hosts", "localhost,-oProxyCommand=x"},
         Words{"--hosts", "localhost,b", "--master-addr", "c"},
         Words{"--nnodes", "2", "--rdzv-endpoint", "h:77", "--master-addr", "g"},
         Words{"--nnodes", "2", "--rdzv-endpoint", "h:77", "--master-port", "78"},

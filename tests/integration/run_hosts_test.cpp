@@ -74,6 +74,7 @@ TEST_F(RunHostsProcs, StartsTheOthersAndGivesThemTheirPlaces) {
           Launched::count(launched->out(), text("[rank ", rank, "] ", line, "\n")), 1)
           << line << "\n"
           << launched->out();
+  EXPECT_EQ(Launched::count(launched->err(), "begin --hosts with the name by "), 1);
   for (const char* line :
        {"[rank 0] a line\n", "[b] [rank 2] a line\n", "[c] [rank 5] a line\n"})
     EXPECT_EQ(Launched::count(launched->err(), line), 1) << launched->err();

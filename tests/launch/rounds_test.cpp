@@ -179,8 +179,49 @@ TEST(Rounds, RefuseByNameWhoDoesNotFit) {
   card.run_id = "job";
   journey.join(14, card);
   EXPECT_EQ(journey.receivers(Told::Go), (Ids{0, 1, 14})) << "the others go on";
-  EXPECT_TRUE(refusal(15, {.least = 2, .most = 3, .host = "more"})
-                  .starts_with("expected 3 nodes, got one more"));
+}
+
+TEST(Rounds, OneMoreIsRefusedWhenAllHaveAnswered) {
+  Journey journey({.least = 3, .most = 3});
+  for (const int id : {0, 1, 2})
+    journey.join(id);
+  journey.take(Told::Go);
+  journey.join(3);
+  EXPECT_EQ(journey.receivers(Told::Here), (Ids{0, 1, 2}));
+  journey.hear(0, {.kind = Told::Here});
+  journey.hear(2, {.kind = Told::Here});
+  journey.hear(2, {.kind = Told::Here});
+  EXPECT_TRUE(journey.letters.empty());
+  journey.hear(1, {.kind = Told::Here});
+  const auto over = journey.take(Told::Over);
+  ASSERT_EQ(over.size(), 1u);
+  EXPECT_EQ(over.at(3).number, 2);
+  EXPECT_TRUE(over.at(3).text.starts_with("expected 3 nodes, got one more"));
+}
+
+TEST(Rounds, OneMoreTakesThePlaceOfOneThatIsGone) {
+  Journey journey({.least = 2, .most = 2, .max_restarts = 1});
+  journey.join(0);
+  journey.join(1);
+  journey.take(Told::Go);
+  journey.join(2);
+  journey.hear(0, {.kind = Told::Here});
+  journey.gone(1);
+  journey.hear(0, kIdle);
+  EXPECT_EQ(journey.receivers(Told::Go), (Ids{0, 2}));
+}
+
+TEST(Rounds, OneThatOnlyWaitedIsToldSo) {
+  Journey journey({.least = 1, .most = 2, .last_call = 1s});
+  journey.join(0);
+  journey.pass(1s);
+  journey.join(1);
+  journey.hear(0, kIdle);
+  const auto over = journey.take(Told::Over);
+  ASSERT_EQ(over.size(), 2u);
+  EXPECT_EQ(over.at(0).text, "");
+  EXPECT_EQ(
+      over.at(1).text, "the job is over; this node only waited for its next start");
 }
 
 TEST(Rounds, AFailureGoesToTheOthersAndDecides) {

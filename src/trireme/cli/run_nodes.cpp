@@ -169,6 +169,12 @@ void read_hosts(const RunArguments& arguments, launch::Options& options) {
         in_quotes(arguments.hosts),
         "; the first is this one"));
   check_alone(arguments);
+  for (const std::string& host : hosts)
+    if (host.starts_with('-'))
+      throw InvalidArgument(text(
+          "[cli] expected --hosts to name hosts, got ",
+          in_quotes(host),
+          ", which ssh would take for an option; correct the list"));
   if (!launch::is_own_address(net::Address::tcp(hosts[0], 0)))
     throw InvalidArgument(text(
         "[cli] expected the first of --hosts to be this machine, got ",

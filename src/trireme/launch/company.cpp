@@ -33,12 +33,15 @@ bool may_lead(const Options& options) {
 }
 
 // Nodes of other machines would knock in vain. Without protection that is meant so.
-void warn_of_loopback(const net::Address& listens, const net::Security& security) {
-  if (net::is_loopback_name(listens.host) && security.encrypted())
-    std::cerr << "[launch] node 0 listens at " << listens.text()
-              << ", which only this machine can reach; if the job has nodes on others, "
-                 "give all of them --master-addr"
-              << std::endl;
+void warn_of_loopback(const CompanyPlan& plan, const net::Address& listens) {
+  if (!net::is_loopback_name(listens.host) || !plan.security.encrypted())
+    return;
+  const bool alone = plan.options.nodes->remotes.empty();
+  std::cerr << "[launch] node 0 listens at " << listens.text()
+            << ", which only this machine can reach; if the job has nodes on others, "
+            << (alone ? "give all of them --master-addr"
+                      : "begin --hosts with the name by which they reach this one")
+            << std::endl;
 }
 
 std::unique_ptr<Leader> lead(const CompanyPlan& plan, const std::string& token) {
@@ -47,8 +50,7 @@ std::unique_ptr<Leader> lead(const CompanyPlan& plan, const std::string& token) 
     return nullptr;
   try {
     auto leader = std::make_unique<Leader>(plan.options, plan.security, token);
-    if (plan.options.nodes->remotes.empty())
-      warn_of_loopback(leader->address(), plan.security);
+    warn_of_loopback(plan, leader->address());
     return leader;
   } catch (const InvalidArgument&) {
     if (rank == 0)

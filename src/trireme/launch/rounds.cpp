@@ -12,6 +12,9 @@ namespace {
 
 constexpr const char* kOver =
     "expected a job that goes on, got one that is over; start it again";
+constexpr const char* kRuns =
+    "expected a job whose ranks have not started, got one that runs; wait until it "
+    "starts again, or give all nodes bounds, as --nnodes 1:2";
 
 std::string bounds_text(int least, int most) {
   return least == most ? text(least) : text(least, ":", most);
@@ -60,21 +63,6 @@ std::string Rounds::obstacle(const NodeCard& card) const {
   return {};
 }
 
-// Why there is no place for one that would fit; empty if there is.
-std::string Rounds::no_room() const {
-  if (members_.size() >= static_cast<size_t>(plan_.most))
-    return text(
-        "expected ",
-        plan_.most,
-        " nodes, got one more; all are there, so end one first");
-  if (phase_ == Phase::Running && plan_.least == plan_.most && !restarts())
-    return trouble_ ? kOver
-                    : "expected a job whose ranks have not started, got one that runs; "
-                      "wait until "
-                      "it starts again, or give all nodes bounds, as --nnodes 1:2";
-  return {};
-}
-
 void Rounds::join(int id, const NodeCard& card, bool leads) {
   NodeCard known = card;
   if (leads)
@@ -83,14 +71,15 @@ void Rounds::join(int id, const NodeCard& card, bool leads) {
     return tell(id, *over_);  // it never began, and this is why
   if (const std::string why = obstacle(known); !why.empty())
     return refuse(id, why);
-  // The other may be dead already, and this one its replacement: it answers, or its
-  // session ends.
-  if (const auto other = holder(known.wish)) {
-    contenders_[id] = std::move(known);
-    return tell(*other, {.kind = Word::Kind::Here});
+  // Who is in its way may be dead already, and this one the replacement.
+  if (Contender contender = contend(known); !contender.asked.empty()) {
+    for (const int other : contender.asked)
+      tell(other, {.kind = Word::Kind::Here});
+    contenders_[id] = std::move(contender);
+    return;
   }
-  if (const std::string why = no_room(); !why.empty())
-    return refuse(id, why);
+  if (phase_ == Phase::Running && plan_.least == plan_.most && !restarts())
+    return refuse(id, trouble_ ? kOver : kRuns);
   members_[id] = {.card = std::move(known), .leads = leads, .order = joined_++};
 }
 
@@ -98,38 +87,52 @@ void Rounds::refuse(int id, const std::string& why) {
   tell(id, {.kind = Word::Kind::Over, .number = 2, .text = why});
 }
 
-// -- who wants the place of another
-
-std::optional<int> Rounds::holder(int wish) const {
+// Those in the way of a node: who has its number, or all where there is no place left.
+Rounds::Contender Rounds::contend(const NodeCard& card) const {
+  Contender contender{.card = card};
   for (const auto& [id, member] : members_)
-    if (wish >= 0 && member.card.wish == wish)
-      return id;
-  return std::nullopt;
+    if (card.wish >= 0 && member.card.wish == card.wish) {
+      contender.asked = {id};
+      contender.refusal = text(
+          "expected one node of rank ",
+          card.wish,
+          ", got a second on ",
+          escaped(card.host),
+          " beside that on ",
+          escaped(member.card.host),
+          "; give each its own --node-rank");
+      return contender;
+    }
+  if (members_.size() < static_cast<size_t>(plan_.most))
+    return contender;
+  for (const auto& [id, member] : members_)
+    contender.asked.insert(id);
+  contender.refusal = text(
+      "expected ", plan_.most, " nodes, got one more; all are there, so end one first");
+  return contender;
 }
 
-// Takes those out who want this place.
-std::map<int, NodeCard> Rounds::take_contenders(int wish) {
-  std::map<int, NodeCard> found;
+// A member is still there: whoever all are in the way of is refused.
+void Rounds::answered(int member) {
   for (auto one = contenders_.begin(); one != contenders_.end();) {
-    const auto here = one++;
-    if (here->second.wish == wish)
-      found.insert(contenders_.extract(here));
+    const auto contender = one++;
+    if (contender->second.asked.erase(member) == 0 || !contender->second.asked.empty())
+      continue;
+    refuse(contender->first, contender->second.refusal);
+    contenders_.erase(contender);
   }
-  return found;
 }
 
-void Rounds::refuse_contenders(const NodeCard& holder) {
-  for (const auto& [id, card] : take_contenders(holder.wish))
-    refuse(
-        id,
-        text(
-            "expected one node of rank ",
-            card.wish,
-            ", got a second on ",
-            escaped(card.host),
-            " beside that on ",
-            escaped(holder.host),
-            "; give each its own --node-rank"));
+// A member is gone: perhaps there is a place now.
+void Rounds::let_in(int member) {
+  std::map<int, NodeCard> waiting;
+  for (const auto& [id, contender] : contenders_)
+    if (contender.asked.contains(member))
+      waiting[id] = contender.card;
+  for (const auto& [id, card] : waiting) {
+    contenders_.erase(id);
+    join(id, card, false);
+  }
 }
 
 // Who has a wish gets its place, the others fill the gaps in the order in which they
@@ -263,10 +266,14 @@ void Rounds::finish(int code, const std::string& why) {
   wake_.reset();
   phase_ = Phase::Over;
   over_ = {.kind = Word::Kind::Over, .number = code, .text = why};
-  for (const auto& [id, member] : members_)
-    tell(id, *over_);
-  for (const auto& [id, card] : std::exchange(contenders_, {}))
-    join(id, card, false);  // to be told why not
+  for (const auto& [id, member] : members_) {
+    Word over = *over_;
+    if (member.node < 0 && why.empty())
+      over.text = "the job is over; this node only waited for its next start";
+    tell(id, over);
+  }
+  for (const auto& [id, contender] : std::exchange(contenders_, {}))
+    join(id, contender.card, false);  // to be told why not
 }
 
 void Rounds::cannot_gather(const std::string& why) {
@@ -290,7 +297,7 @@ void Rounds::hear(int id, const Word& word) {
   if (word.kind == Word::Kind::Stopping)
     return stop(id, word);
   if (word.kind == Word::Kind::Here)
-    return refuse_contenders(member.card);
+    return answered(id);
   if (!member.in_round)
     return;
   switch (word.kind) {
@@ -320,7 +327,7 @@ void Rounds::stop(int id, const Word& word) {
   const Member& member = members_.at(id);
   if (phase_ == Phase::Running && !member.in_round) {
     members_.erase(id);  // it only waited for the next round
-    return;
+    return let_in(id);
   }
   const std::string who = member.node >= 0
                               ? node_text(member.node, member.card.host)
@@ -349,8 +356,7 @@ void Rounds::gone(int id, const std::string& why) {
         {.kind = Word::Kind::Lost,
          .text = text(node_text(member.node, member.card.host), " is gone: ", why)});
   }
-  for (const auto& [contender, card] : take_contenders(member.card.wish))
-    join(contender, card, member.leads);
+  let_in(id);
 }
 
 }  // namespace trireme::launch

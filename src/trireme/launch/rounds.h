@@ -4,6 +4,7 @@
 #include <chrono>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -39,8 +40,9 @@ class Rounds {
   };
   Rounds(Plan plan, Time now);
 
-  /// A node is there. The one that leads is number 0 in every round. One that wants the
-  /// number of another gets it if the other turns out to be gone.
+  /// A node is there. The one that leads is number 0 in every round. One in whose
+  /// way others are, by their number or because all places are taken, gets its place if
+  /// one of them turns out to be gone.
   void join(int id, const NodeCard& card, bool leads);
   /// A node in the round says Idle, Failed, Obeyed, Stopping, Passed or Here.
   void hear(int id, const Word& word);
@@ -68,12 +70,17 @@ class Rounds {
     bool idle = true;
     int node = -1;  // in the last round that it was in
   };
+  // A node in whose way others are, until all of them have answered that they live.
+  struct Contender {
+    NodeCard card;
+    std::set<int> asked;
+    std::string refusal;
+  };
   std::string obstacle(const NodeCard& card) const;
-  std::string no_room() const;
   void refuse(int id, const std::string& why);
-  std::optional<int> holder(int wish) const;
-  std::map<int, NodeCard> take_contenders(int wish);
-  void refuse_contenders(const NodeCard& holder);
+  Contender contend(const NodeCard& card) const;
+  void answered(int member);
+  void let_in(int member);
   std::string missing() const;
   std::vector<int> in_order() const;
   bool enough(Time now);
@@ -91,8 +98,7 @@ class Rounds {
   int joined_ = 0;        // how many have ever come
   size_t last_size_ = 0;  // of the round before
   std::map<int, Member> members_;
-  /// Nodes that want a number which a member has, until that one has answered.
-  std::map<int, NodeCard> contenders_;
+  std::map<int, Contender> contenders_;
   /// Why not all can come; empty as far as is known.
   std::string lacking_;
   /// What the round ends with: the code of its first trouble, or kResumable.
