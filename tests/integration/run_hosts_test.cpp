@@ -131,6 +131,18 @@ TEST_F(RunHostsProcs, AHostThatCannotBeReachedEndsTheJobAtOnce) {
       << launched->err();
 }
 
+TEST_F(RunHostsProcs, ACommandThatDoesNothingEndsTheJobAtOnce) {
+  const Stopwatch watch;
+  const auto launched = hosts({"--hosts", "127.0.0.1,b", "--ssh", "true"}, {});
+  EXPECT_EQ(launched->finish(), Ending{.exit_code = 1});
+  EXPECT_LT(watch.passed(), 30s);
+  EXPECT_NE(
+      launched->err().find("[launch] expected to start a node on b, but its command "
+                           "exited with code 0"),
+      std::string::npos)
+      << launched->err();
+}
+
 TEST_F(RunHostsProcs, AHostThatDiesIsNotWaitedFor) {
   const auto launched = hosts(
       {"--hosts", "127.0.0.1,b", "--ssh", fake_ssh(), "--max-restarts", "3"},

@@ -104,13 +104,15 @@ TEST_F(RemotesProcs, RunInTheSameFolderWithTheBlockOnStdin) {
       {"sh", "-c", "eval \"$1\""},
       "A=1\n\n",
       ProcessState::now());
-  EXPECT_EQ(trouble_of(remotes), "");
+  EXPECT_EQ(
+      trouble_of(remotes),
+      "expected to start a node on b, but its command exited with code 0");
   EXPECT_EQ(
       read_text_file(out),
       text(std::filesystem::current_path().string(), "\na 'b'\nA=1\n\n"));
 }
 
-TEST_F(RemotesProcs, SayHowOneEndedBadly) {
+TEST_F(RemotesProcs, SayHowOneEndedAndItsLastLine) {
   Remotes remotes(
       {{.host = "b", .command = {"sh", "-c", "echo no key >&2; exit 9"}}},
       {"sh", "-c", "eval \"$1\""},

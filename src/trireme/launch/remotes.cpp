@@ -217,7 +217,7 @@ void Remotes::reap(Remote& remote, std::string& trouble, int number) {
     return;
   remote.pid = -1;
   relay_.drain(number);
-  if (status == 0)
+  if (!trouble.empty())
     return;
   const Ending ending = ending_of(status);
   const std::string last = relay_.last_lines(number, 1);

@@ -48,7 +48,7 @@ class Remotes {
   /// To wait at.
   std::vector<int> fds() const;
   /// Passes on what they have printed, each line with the host's name. Says how one
-  /// that ended badly did; empty if none has since the last call.
+  /// has ended; empty if none has since the last call.
   std::string attend();
   /// Waits until all have ended, at most that long.
   void finish(const Deadline& deadline);
