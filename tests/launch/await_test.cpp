@@ -63,6 +63,21 @@ TEST(AwaitProcs, BringsAnOutcomeWithoutFailureOver) {
   EXPECT_FALSE(got.failure);
 }
 
+// A signal may come when the keeper has already said all.
+TEST(AwaitProcs, AKeeperNeedNotReadWhatCameAtItsEnd) {
+  const KeeperLink link = fake_keeper([](int socket) {
+    pollfd wait{.fd = socket, .events = POLLIN, .revents = 0};
+    ::poll(&wait, 1, static_cast<int>(kLong.count()));
+    send_outcome(socket, {.exit_code = 3});
+  });
+  const int signal = SIGTERM;
+  ASSERT_EQ(::send(link.socket, &signal, sizeof signal, 0), ssize_t{sizeof signal});
+  siginfo_t info{};
+  ASSERT_EQ(
+      ::waitid(P_PID, static_cast<id_t>(link.keeper), &info, WEXITED | WNOWAIT), 0);
+  EXPECT_EQ(await_outcome(link).exit_code, 3);
+}
+
 TEST(AwaitProcs, ThrowsTheKeepersError) {
   EXPECT_EQ(
       error_of(fake_keeper([](int socket) { send_error(socket, "[launch] no luck"); })),

@@ -121,7 +121,9 @@ std::string await_packet(const KeeperLink& link) {
       continue;
     std::string packet(kMostPacket, '\0');
     const ssize_t got = ::recv(link.socket, packet.data(), packet.size(), 0);
-    if (got < 0 && errno == EINTR)
+    // A keeper that has ended before it read all of ours: the system says so once, and
+    // then gives what the keeper has sent.
+    if (got < 0 && (errno == EINTR || errno == ECONNRESET))
       continue;
     packet.resize(static_cast<size_t>(std::max<ssize_t>(0, got)));
     if (link.company == nullptr || !is_word(packet))
