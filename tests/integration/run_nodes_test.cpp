@@ -235,6 +235,16 @@ TEST_F(RunNodesProcs, AUserSignalStopsTheRanksOfAllWithoutARestart) {
   expect(*one, 75);
 }
 
+TEST_F(RunNodesProcs, AUserSignalBeforeThereAreRanksIsNotLostInSilence) {
+  const auto zero = node(0, kTwo, {"hang"});
+  std::this_thread::sleep_for(500ms);
+  zero->kill(SIGUSR1);
+  EXPECT_TRUE(zero->complains(
+      "[launch] SIGUSR1 came while no rank runs here; send it again later\n"));
+  zero->kill(SIGTERM);
+  expect(*zero, 143);
+}
+
 TEST_F(RunNodesProcs, ASignalBeforeAllAreThereEndsThoseThatAre) {
   const auto one = node(1, {"--nnodes", "3"}, {"hang"});
   const auto zero = node(0, {"--nnodes", "3"}, {"hang"});

@@ -252,6 +252,9 @@ void Keeper::take_request() {
   std::memcpy(&signal, packet.data(), sizeof signal);
   if (is_stop_signal(signal))
     return stop(signal);
+  if (led_ && job_.left() == 0)
+    say(text(
+        signal_name(signal), " came while no rank runs here; send it again later"));
   pass(signal);
   if (led_)
     tell({.kind = Word::Kind::Passed, .number = signal});
