@@ -259,6 +259,47 @@ TEST_P(SessionTest, NothingComesOnceItIsDropped) {
   EXPECT_EQ(received, 1);
 }
 
+// Either end may close while the connection is broken: it comes back for the rest.
+TEST_P(SessionTest, WhatIsClosedWhileItsConnectionIsBrokenStillArrives) {
+  for (const bool dialer : {true, false})
+    for (const bool whole_node : {false, true}) {
+      TwoNodes nodes(security(), [](NodeOptions& options) { options.reconnect = 5s; });
+      Relay relay(nodes.server->addresses().front());
+      const Peer server = nodes.client->connect("server", relay.address(), soon());
+      const Peer closer = dialer ? server : nodes.at_server.peer();
+      Recorder& other = dialer ? nodes.at_server : nodes.at_client;
+      relay.refuse(true);
+      relay.cut();
+      std::this_thread::sleep_for(50ms);
+      closer.send(numbered_message(7, 100'000));
+      std::thread closing([&] {
+        if (!whole_node)
+          return closer.close();
+        (dialer ? nodes.client : nodes.server)->close();
+      });
+      std::this_thread::sleep_for(50ms);
+      relay.refuse(false);
+      EXPECT_TRUE(other.wait_messages(1)) << dialer << whole_node;
+      EXPECT_TRUE(other.wait_losses(1)) << dialer << whole_node;
+      closing.join();
+      EXPECT_EQ(other.losses.at(0).ending, Ending::Left) << other.losses.at(0).why;
+    }
+}
+
+// Who sends all the time hears nothing but what keeps the session alive.
+TEST_P(SessionTest, WhoOnlyReceivesIsHeardOf) {
+  TwoNodes nodes(security(), [](NodeOptions& options) { options.heartbeat = 400ms; });
+  nodes.at_server.on_message = [](const Peer&, InMessage) {};
+  Relay relay(nodes.server->addresses().front());
+  const Peer server = nodes.client->connect("server", relay.address(), soon());
+  for (int i = 0; i < 150; ++i) {
+    server.send(numbered_message(1, i % 3 == 0 ? 300'000 : 100));
+    std::this_thread::sleep_for(10ms);
+  }
+  EXPECT_FALSE(server.ended()) << server.why();
+  EXPECT_EQ(relay.connections(), 1);
+}
+
 // The other side's welcome may come after this side has given up.
 TEST_P(SessionTest, WhatHasEndedIsNotBroughtBackToLife) {
   TwoNodes nodes(security(), [](NodeOptions& options) { options.reconnect = 2s; });
