@@ -4,6 +4,8 @@
 #include <climits>
 #include <list>
 #include <memory>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <thread>
@@ -81,6 +83,10 @@ class Relay {
             reinterpret_cast<const sockaddr*>(&target_.storage),
             target_.length) != 0)
       return;
+    // Pieces of frames shall not wait for one another.
+    const int one = 1;
+    for (const FileDescriptor* end : {&from, &to})
+      ::setsockopt(end->get(), IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
     ++connections_;
     pipes_.push_back({std::move(from), std::move(to)});
   }

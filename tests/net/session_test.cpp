@@ -49,6 +49,7 @@ class SessionTest : public ::testing::TestWithParam<bool> {
                     options.limits.large_window = std::size_t{1} << 30;
                     options.reconnect = 10s;
                     options.heartbeat = 2s;
+                    options.linger = 200ms;  // the relay goes before the nodes
                   }};
   Relay relay_{nodes_.server->addresses().front()};
   LogSinkScope quiet_ = set_log_sink([](std::string_view) {});

@@ -59,7 +59,9 @@ Peer NodeCore::connect(
         deadline.allowed().count(),
         " ms, got ",
         session->last_trouble.empty() ? "no answer" : session->last_trouble,
-        "; see that it runs and can be reached, or allow more time"));
+        "; see that it runs, can be reached, and is protected as this node is, by ",
+        options_.security.text(),
+        "; or allow more time"));
   }
   return Peer(session);
 }
@@ -323,16 +325,17 @@ void NodeCore::start_leaving(const SessionPtr& session) {
     if (const auto slow = weak.lock(); slow && !slow->ended())
       lose(slow, Ending::Closed, "the other side did not take all in time");
   });
-  // If it is broken, what is left goes over the next one.
   if (const auto line = session->line())
     line->ready();
+  else if (closing_ && !must_return(*session))
+    lose(session, Ending::Closed, "closed while no connection was there");
+  // Else what is left goes over the next one.
 }
 
-// Where somebody may still come back to a session that is closing.
-bool NodeCore::is_awaited() const {
-  return std::any_of(sessions_.begin(), sessions_.end(), [](const auto& one) {
-    return one.second->endpoints.empty() && !one.second->line();
-  });
+// While a node closes, a session without a connection is worth waiting for as long as
+// something is left to say; a goodbye alone is not.
+bool NodeCore::must_return(const Session& session) {
+  return !session.line() && session.queued_bytes() > 0;
 }
 
 void NodeCore::stop_listening() {
@@ -348,7 +351,11 @@ void NodeCore::stop_listening() {
 
 void NodeCore::close_all() {
   closing_ = true;
-  if (!is_awaited())
+  const bool awaited =
+      std::any_of(sessions_.begin(), sessions_.end(), [](const auto& one) {
+        return one.second->endpoints.empty() && must_return(*one.second);
+      });
+  if (!awaited)
     stop_listening();
   std::vector<SessionPtr> all;
   for (const auto& [id, session] : sessions_)

@@ -107,7 +107,7 @@ class NodeCore : public std::enable_shared_from_this<NodeCore> {
   void forget_session(const Session& session);
   void tick();
   void close_all();
-  bool is_awaited() const;
+  static bool must_return(const Session& session);
   void stop_listening();
 
   const NodeOptions options_;
