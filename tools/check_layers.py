@@ -53,8 +53,9 @@ NO_TEST = {
     # Parts of Keeper: keeper_test.cpp and tests/integration/run_nodes_test.cpp run them.
     "launch/keeper_nodes.cpp": "see above",
     "launch/keeper_report.cpp": "see above",
-    # A part of NodeCore: node_core_test.cpp and session_test.cpp run it.
+    # Parts of NodeCore: node_core_test.cpp and session_test.cpp run them.
     "net/node_dialling.cpp": "see above",
+    "net/node_strangers.cpp": "see above",
     # Parts of Runtime: runtime_test.cpp and tests/integration/pipeline_*_test.cpp run them.
     "pipe/runtime_compute.cpp": "see above",
     "pipe/runtime_messages.cpp": "see above",

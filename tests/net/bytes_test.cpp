@@ -18,6 +18,7 @@ std::string sample_bytes() {
       .u32(0xfedcba98)
       .u64(0xfedcba9876543210)
       .i64(std::numeric_limits<std::int64_t>::min())
+      .flag(true)
       .string(std::string("a\0b\xff", 4))
       .string("")
       .take();
@@ -26,16 +27,25 @@ std::string sample_bytes() {
 TEST(Bytes, ComeBackAsTheyWere) {
   const std::string bytes = sample_bytes();
   ByteReader reader(bytes, "a sample");
-  EXPECT_EQ(reader.left(), 1u + 2 + 4 + 8 + 8 + 4 + 4 + 4);
+  EXPECT_EQ(reader.left(), 1u + 2 + 4 + 8 + 8 + 1 + 4 + 4 + 4);
   EXPECT_EQ(reader.u8(), 0xfe);
   EXPECT_EQ(reader.u16(), 0xfedc);
   EXPECT_EQ(reader.u32(), 0xfedcba98);
   EXPECT_EQ(reader.u64(), 0xfedcba9876543210);
   EXPECT_EQ(reader.i64(), std::numeric_limits<std::int64_t>::min());
+  EXPECT_TRUE(reader.flag());
   EXPECT_EQ(reader.string(4), std::string("a\0b\xff", 4));
   EXPECT_EQ(reader.view(0), "");
   EXPECT_EQ(reader.left(), 0u);
   reader.expect_end();
+}
+
+TEST(Bytes, AreNoTruthValueAboveOne) {
+  EXPECT_FALSE(ByteReader(std::string_view("\0", 1), "a sample").flag());
+  EXPECT_EQ(
+      refusal_of([] { ByteReader("\2", "a sample").flag(); }),
+      "[net] expected 0 or 1 in a sample, got 2; the bytes are damaged, or of another "
+      "version");
 }
 
 TEST(Bytes, AreLittleEndianOnEveryMachine) {
@@ -61,6 +71,7 @@ TEST(Bytes, CutAnywhereAreRefused) {
           reader.u32();
           reader.u64();
           reader.i64();
+          reader.flag();
           reader.string(100);
           reader.string(100);
         },

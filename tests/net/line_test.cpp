@@ -106,6 +106,26 @@ TEST_F(LineTest, AHandMadePeerIsWelcome) {
   EXPECT_EQ(nodes_.at_server.losses[0].ending, Ending::Left);
 }
 
+// An answer just after one ping must not put the next one off: the other side waits for
+// half of a heartbeat, and not much may be lost of that.
+TEST_F(LineTest, NoMoreThanAThirdOfAHeartbeatPassesWithoutAWord) {
+  TwoNodes nodes(Security::insecure_loopback(), [](NodeOptions& options) {
+    options.heartbeat = 2s;
+  });
+  HandMade hand(nodes.server->addresses().front());
+  hand.greet();
+  EXPECT_EQ(hand.hear(), static_cast<int>(FrameKind::Welcome));
+  EXPECT_EQ(hand.hear(), static_cast<int>(FrameKind::Ping));
+  std::this_thread::sleep_for(240ms);
+  hand.say({.kind = FrameKind::Message, .sequence = 1, .body = 3}, "n", "abc");
+  EXPECT_EQ(hand.hear(), static_cast<int>(FrameKind::Ack));
+  for (int i = 0; i < 3; ++i) {
+    const auto start = std::chrono::steady_clock::now();
+    EXPECT_EQ(hand.hear(), static_cast<int>(FrameKind::Ping));
+    EXPECT_LT(std::chrono::steady_clock::now() - start, 667ms);
+  }
+}
+
 TEST_F(LineTest, WhoDoesNotGreetFirstIsRefused) {
   hand_.say({.kind = FrameKind::Message, .sequence = 1, .body = 3}, "n", "abc");
   EXPECT_EQ(hand_.hear(), static_cast<int>(FrameKind::Refuse));

@@ -1,6 +1,8 @@
 // What a node does with those who should not be there.
 #include "trireme/net/node_core.h"
 
+#include <algorithm>
+#include <deque>
 #include <fcntl.h>
 #include <fstream>
 #include <future>
@@ -84,6 +86,36 @@ TEST_P(NodeCoreTest, TheJobGoesOnThroughAFloodOfConnections) {
   // The log has not become a flood of its own: a line a second or less.
   const std::lock_guard lock(mutex_);
   EXPECT_LT(lines_.size(), 60u);
+}
+
+// Ten thousand who connect and stay for a while, as many as a host lets them, silent or
+// with a word that leads nowhere: those of the job come in beside them.
+TEST_P(NodeCoreTest, AFloodOfConnectionsDoesNotKeepThePeersOut) {
+  for (const std::string word : {"", "\x16"}) {
+    TwoNodes nodes(security());
+    std::atomic<bool> over{false};
+    std::thread flood([&] {
+      std::deque<FileDescriptor> open;
+      for (int i = 0; i < 10'000; ++i) {
+        open.push_back(dial(nodes.server->addresses().front()));
+        ::send(open.back().get(), word.data(), word.size(), MSG_NOSIGNAL);
+        if (open.size() > 300)
+          open.pop_front();
+      }
+      over = true;
+    });
+    std::vector<std::chrono::milliseconds> times;
+    while (!over) {
+      const auto start = std::chrono::steady_clock::now();
+      nodes.connect().drop();
+      times.push_back(std::chrono::duration_cast<std::chrono::milliseconds>(
+          std::chrono::steady_clock::now() - start));
+    }
+    flood.join();
+    EXPECT_GE(times.size(), 3u);
+    const auto slowest = *std::max_element(times.begin(), times.end());
+    EXPECT_LT(slowest, 2s) << times.size();  // 40 ms on an idle machine
+  }
 }
 
 TEST_P(NodeCoreTest, ThoseWhoAreGoneAtOnceDoNotFillTheLog) {

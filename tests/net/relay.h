@@ -1,8 +1,11 @@
 // A wire in the middle that can be cut, held, or made to lie.
 #pragma once
 #include <atomic>
+#include <climits>
 #include <list>
 #include <memory>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <thread>
@@ -32,11 +35,15 @@ class Relay {
   void hold(bool held) { held_ = held; }
   /// Accepts nobody.
   void refuse(bool refused) { refused_ = refused; }
+  /// Accepts nobody after so many.
+  void accept_only(int connections) { most_connections_ = connections; }
   /// Flips one bit of the byte at this place of the stream towards the target.
   void flip(std::int64_t at) { flip_at_ = at; }
   /// Of each connection passes only so much towards the target, then nothing, as where
   /// short packets pass and long ones do not.
   void starve_after(std::int64_t bytes) { most_ = bytes; }
+  /// Bytes towards the target, of the connection that was last to send any.
+  std::int64_t passed() const { return passed_; }
   int connections() const { return connections_; }
   /// Passes at most so many bytes a look, to cut frames in pieces.
   void set_step(std::size_t bytes) { step_ = bytes; }
@@ -68,7 +75,7 @@ class Relay {
   }
   void accept() {
     FileDescriptor from(::accept4(socket_.get(), nullptr, nullptr, SOCK_CLOEXEC));
-    if (from.get() < 0 || refused_)
+    if (from.get() < 0 || refused_ || connections_ >= most_connections_)
       return;
     FileDescriptor to(::socket(target_.family(), SOCK_STREAM | SOCK_CLOEXEC, 0));
     if (::connect(
@@ -76,6 +83,10 @@ class Relay {
             reinterpret_cast<const sockaddr*>(&target_.storage),
             target_.length) != 0)
       return;
+    // Pieces of frames shall not wait for one another.
+    const int one = 1;
+    for (const FileDescriptor* end : {&from, &to})
+      ::setsockopt(end->get(), IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
     ++connections_;
     pipes_.push_back({std::move(from), std::move(to)});
   }
@@ -92,11 +103,16 @@ class Relay {
         pipes_.clear();
       pipes_.remove_if([this](Pipe& pipe) {
         std::int64_t ignored = 0;
+        const std::int64_t before = pipe.passed;
         const bool starved = pipe.passed >= most_;
-        return !held_ &&
-               ((!starved &&
-                 !pass(pipe.from.get(), pipe.to.get(), step_, flip_at_, pipe.passed)) ||
-                !pass(pipe.to.get(), pipe.from.get(), step_, -1, ignored));
+        const bool over =
+            !held_ &&
+            ((!starved &&
+              !pass(pipe.from.get(), pipe.to.get(), step_, flip_at_, pipe.passed)) ||
+             !pass(pipe.to.get(), pipe.from.get(), step_, -1, ignored));
+        if (pipe.passed > before)
+          passed_ = pipe.passed;
+        return over;
       });
       if ((fds[0].revents & POLLIN) != 0)
         accept();
@@ -109,8 +125,8 @@ class Relay {
   std::list<Pipe> pipes_;
   std::atomic<bool> stop_{false}, cut_{false}, held_{false}, refused_{false};
   std::atomic<std::int64_t> flip_at_{-1};
-  std::atomic<std::int64_t> most_{INT64_MAX};
-  std::atomic<int> connections_{0};
+  std::atomic<std::int64_t> most_{INT64_MAX}, passed_{0};
+  std::atomic<int> connections_{0}, most_connections_{INT_MAX};
   std::atomic<std::size_t> step_{65536};
   std::thread thread_;
 };

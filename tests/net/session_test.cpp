@@ -49,6 +49,7 @@ class SessionTest : public ::testing::TestWithParam<bool> {
                     options.limits.large_window = std::size_t{1} << 30;
                     options.reconnect = 10s;
                     options.heartbeat = 2s;
+                    options.linger = 200ms;  // the relay goes before the nodes
                   }};
   Relay relay_{nodes_.server->addresses().front()};
   LogSinkScope quiet_ = set_log_sink([](std::string_view) {});
@@ -171,6 +172,76 @@ TEST_P(SessionTest, NoFlippedBitArrives) {
   }
 }
 
+// A session of one message, whose dialer's bytes pass a relay once: one of them is
+// flipped. Gives what the acceptor logged, and the messages that came.
+struct FlippedSession {
+  FlippedSession(const Security& security, std::int64_t at) {
+    set_log_levels({.general = LogLevel::Info});  // what breaks may come back
+    const LogSinkScope sink = set_log_sink([this](std::string_view line) {
+      const std::lock_guard lock(mutex);
+      // The dialer's own lines are about "server".
+      if (line.find("client") != line.npos || line.find("turned away") != line.npos)
+        lines.emplace_back(line);
+    });
+    TwoNodes nodes(security, [](NodeOptions& options) {
+      options.limits.small_bytes = 16;  // so that the message is acknowledged at once
+      options.heartbeat = 300ms;
+      options.handshake = 300ms;
+      options.reconnect = 1ms;
+    });
+    Relay relay(nodes.server->addresses().front());
+    relay.accept_only(1);
+    relay.flip(at);
+    std::thread dialer([&] {
+      try {
+        const Peer server = nodes.client->connect("server", relay.address(), soon());
+        server.send(numbered_message(1, 100));
+        server.close();
+      } catch (const Error&) {
+      }
+    });
+    for (int i = 0; i < 5000 && !ended; ++i) {
+      std::this_thread::sleep_for(1ms);
+      const std::lock_guard lock(nodes.at_server.mutex);
+      ended = !nodes.at_server.losses.empty() || nodes.server->turned_away() > 0;
+    }
+    nodes.client->close();
+    dialer.join();
+    nodes.server->close();
+    left = !nodes.at_server.losses.empty() &&
+           nodes.at_server.losses[0].ending == Ending::Left;
+    for (const InMessage& message : nodes.at_server.messages)
+      whole = whole && message.envelope.header == "n" && is_numbered(message);
+    bytes = relay.passed();
+  }
+  ~FlippedSession() { set_log_levels({}); }
+
+  std::mutex mutex;
+  std::vector<std::string> lines;
+  bool ended = false;
+  bool left = false;
+  bool whole = true;
+  std::int64_t bytes = 0;
+};
+
+TEST_P(SessionTest, EveryFlippedByteEndsItsConnectionWithOneLine) {
+  const FlippedSession well(security(), -1);
+  EXPECT_TRUE(well.left);
+  EXPECT_EQ(well.lines, std::vector<std::string>());
+  ASSERT_GT(well.bytes, 400);
+  int unnoticed = 0;
+  for (std::int64_t at = 0; at < well.bytes; ++at) {
+    const FlippedSession flipped(security(), at);
+    EXPECT_TRUE(flipped.ended) << at;
+    EXPECT_TRUE(flipped.whole) << at;
+    EXPECT_EQ(flipped.lines.size(), flipped.left ? 0u : 1u)
+        << at << ": " << (flipped.lines.empty() ? "" : flipped.lines.back());
+    unnoticed += flipped.left ? 1 : 0;
+  }
+  // A version that TLS ignores, and its goodbye behind the last word.
+  EXPECT_LT(unnoticed, GetParam() ? 40 : 1);
+}
+
 TEST_P(SessionTest, NothingComesOnceItIsDropped) {
   const Peer server =
       nodes_.client->connect("server", nodes_.server->addresses().front(), soon());
@@ -187,6 +258,47 @@ TEST_P(SessionTest, NothingComesOnceItIsDropped) {
   ASSERT_TRUE(nodes_.at_server.wait_losses(1));
   nodes_.server.reset();  // its turn is over
   EXPECT_EQ(received, 1);
+}
+
+// Either end may close while the connection is broken: it comes back for the rest.
+TEST_P(SessionTest, WhatIsClosedWhileItsConnectionIsBrokenStillArrives) {
+  for (const bool dialer : {true, false})
+    for (const bool whole_node : {false, true}) {
+      TwoNodes nodes(security(), [](NodeOptions& options) { options.reconnect = 5s; });
+      Relay relay(nodes.server->addresses().front());
+      const Peer server = nodes.client->connect("server", relay.address(), soon());
+      const Peer closer = dialer ? server : nodes.at_server.peer();
+      Recorder& other = dialer ? nodes.at_server : nodes.at_client;
+      relay.refuse(true);
+      relay.cut();
+      std::this_thread::sleep_for(50ms);
+      closer.send(numbered_message(7, 100'000));
+      std::thread closing([&] {
+        if (!whole_node)
+          return closer.close();
+        (dialer ? nodes.client : nodes.server)->close();
+      });
+      std::this_thread::sleep_for(50ms);
+      relay.refuse(false);
+      EXPECT_TRUE(other.wait_messages(1)) << dialer << whole_node;
+      EXPECT_TRUE(other.wait_losses(1)) << dialer << whole_node;
+      closing.join();
+      EXPECT_EQ(other.losses.at(0).ending, Ending::Left) << other.losses.at(0).why;
+    }
+}
+
+// Who sends all the time hears nothing but what keeps the session alive.
+TEST_P(SessionTest, WhoOnlyReceivesIsHeardOf) {
+  TwoNodes nodes(security(), [](NodeOptions& options) { options.heartbeat = 400ms; });
+  nodes.at_server.on_message = [](const Peer&, InMessage) {};
+  Relay relay(nodes.server->addresses().front());
+  const Peer server = nodes.client->connect("server", relay.address(), soon());
+  for (int i = 0; i < 150; ++i) {
+    server.send(numbered_message(1, i % 3 == 0 ? 300'000 : 100));
+    std::this_thread::sleep_for(10ms);
+  }
+  EXPECT_FALSE(server.ended()) << server.why();
+  EXPECT_EQ(relay.connections(), 1);
 }
 
 // The other side's welcome may come after this side has given up.

@@ -40,6 +40,18 @@ std::string_view ByteReader::view(std::size_t limit) {
   return found;
 }
 
+bool ByteReader::flag() {
+  const int value = u8();
+  if (value > 1)
+    throw InvalidArgument(text(
+        "[net] expected 0 or 1 in ",
+        what_,
+        ", got ",
+        value,
+        "; the bytes are damaged, or of another version"));
+  return value == 1;
+}
+
 void ByteReader::expect_end() const {
   if (left() > 0)
     throw InvalidArgument(text(

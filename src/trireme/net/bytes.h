@@ -20,6 +20,7 @@ class ByteWriter {
   ByteWriter& i64(std::int64_t value) {
     return number(static_cast<std::uint64_t>(value), 8);
   }
+  ByteWriter& flag(bool value) { return u8(value ? 1 : 0); }
   /// A string of any bytes, with its length before it. InvalidArgument from 4 GiB on.
   ByteWriter& string(std::string_view value);
 
@@ -56,6 +57,8 @@ class ByteReader {
   std::uint32_t u32() { return static_cast<std::uint32_t>(number(4)); }
   std::uint64_t u64() { return number(8); }
   std::int64_t i64() { return static_cast<std::int64_t>(number(8)); }
+  /// A truth value: InvalidArgument for a byte that is neither 0 nor 1.
+  bool flag();
   /// A string of at most `limit` bytes.
   std::string string(std::size_t limit) { return std::string(view(limit)); }
   /// The same without a copy; it lives as long as the bytes do.

@@ -25,7 +25,7 @@ std::string encode(const Hello& hello) {
       .string(hello.to)
       .u64(hello.session[0])
       .u64(hello.session[1])
-      .u8(hello.resumed ? 1 : 0)
+      .flag(hello.resumed)
       .u64(hello.received)
       .u64(hello.released_small)
       .u64(hello.released_large)
@@ -45,7 +45,7 @@ Hello decode_hello(const std::string& bytes) {
   hello.from = in.string(kLongestName);
   hello.to = in.string(kLongestName);
   hello.session = {in.u64(), in.u64()};
-  hello.resumed = in.u8() != 0;
+  hello.resumed = in.flag();
   hello.received = in.u64();
   hello.released_small = in.u64();
   hello.released_large = in.u64();

@@ -31,6 +31,8 @@ class Line : public Reactor::Handler,
   bool connecting() const { return phase_ == Phase::Connecting; }
   bool open() const { return phase_ == Phase::Open; }
   bool closed() const { return phase_ == Phase::Closed; }
+  /// Whether the other side has said anything at all.
+  bool heard() { return connection_.stream().heard(); }
   /// Where the other side is, for messages.
   const std::string& remote() const { return remote_; }
 

@@ -34,9 +34,9 @@ class Peer {
   /// session has ended, `done` is called with false. InvalidArgument for a message
   /// above the limits.
   void send(OutMessage message) const;
-  /// Ends the session: what is queued is still sent as far as `linger` allows, if a
-  /// connection is there, then the other side's Receiver::lost says that this one has
-  /// left.
+  /// Ends the session: what is queued is still sent as far as `linger` allows, over a
+  /// new connection if this one is broken and comes back; then the other side's
+  /// Receiver::lost says that this one has left.
   void close() const;
   /// Ends the session at once, without a goodbye, and whatever is queued. When it
   /// returns, nobody touches the memory of messages any more, be they on their way out

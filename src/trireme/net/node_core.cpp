@@ -1,9 +1,6 @@
 #include "trireme/net/node_core.h"
 
 #include <algorithm>
-#include <cerrno>
-#include <sys/socket.h>
-#include <unistd.h>
 #include <utility>
 
 #include "trireme/core/escape.h"
@@ -19,7 +16,6 @@ constexpr int kMostDamages = 8;
 // Greetings are short: where they pass and nothing else does, connecting again is in
 // vain.
 constexpr int kMostSilences = 3;
-constexpr int kBacklog = 1024;
 
 std::string start_text(const std::string& job, std::uint64_t incarnation) {
   return text("job ", in_quotes(job), ", start ", incarnation);
@@ -27,49 +23,10 @@ std::string start_text(const std::string& job, std::uint64_t incarnation) {
 
 }  // namespace
 
-/// A socket that listens.
-class NodeCore::Listener : public Reactor::Handler {
- public:
-  Listener(NodeCore& core, FileDescriptor socket)
-      : core_(core),
-        socket_(std::move(socket)),
-        address_(local_endpoint(fd()).address()) {}
-  ~Listener() override {
-    // A file for its name is ours to remove.
-    if (address_.kind == Address::Kind::Unix && address_.host[0] == '/')
-      ::unlink(address_.host.c_str());
-  }
-  int fd() const { return socket_.get(); }
-  const Address& address() const { return address_; }
-  void ready() override { core_.accept(*this); }
-
- private:
-  NodeCore& core_;
-  FileDescriptor socket_;
-  Address address_;
-};
-
 NodeCore::NodeCore(NodeOptions options, Receiver& receiver)
     : options_(std::move(options)), receiver_(receiver) {}
 
 // -- any thread
-
-void NodeCore::listen() {
-  std::vector<std::shared_ptr<Listener>> listeners;
-  for (const Address& address : options_.listen) {
-    const Endpoint endpoint = resolve(address).front();
-    options_.security.check_allowed(endpoint);
-    listeners.push_back(
-        std::make_shared<Listener>(*this, listen_at(endpoint, kBacklog)));
-    addresses_.push_back(listeners.back()->address());
-  }
-  reactor_.post([self = shared_from_this(), listeners] {
-    self->listeners_ = listeners;
-    for (const auto& listener : listeners)
-      self->reactor_.watch(listener->fd(), listener);
-    self->tick();
-  });
-}
 
 Peer NodeCore::connect(
     const std::string& name,
@@ -102,7 +59,9 @@ Peer NodeCore::connect(
         deadline.allowed().count(),
         " ms, got ",
         session->last_trouble.empty() ? "no answer" : session->last_trouble,
-        "; see that it runs and can be reached, or allow more time"));
+        "; see that it runs, can be reached, and is protected as this node is, by ",
+        options_.security.text(),
+        "; or allow more time"));
   }
   return Peer(session);
 }
@@ -151,102 +110,6 @@ void NodeCore::close() {
     lose(sessions_.begin()->second, Ending::Closed, "the node was closed");
 }
 
-// -- the I/O thread: strangers
-
-void NodeCore::accept(Listener& listener) {
-  // Enough for one turn; a flood must not keep sessions waiting.
-  for (int i = 0; i < 64; ++i) {
-    FileDescriptor socket(
-        ::accept4(listener.fd(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-    if (socket.get() >= 0) {
-      take_stranger(std::move(socket));
-      continue;
-    }
-    const int code = errno;
-    if (code == EAGAIN || code == EWOULDBLOCK)
-      return;
-    if (code == EMFILE || code == ENFILE || code == ENOBUFS || code == ENOMEM) {
-      // No event would tell when there is room again.
-      reactor_.at(Clock::now() + milliseconds(100), [this, fd = listener.fd()] {
-        reactor_.again(fd);
-      });
-      return;
-    }
-  }
-  reactor_.again(listener.fd());
-}
-
-void NodeCore::take_stranger(FileDescriptor socket) {
-  const int fd = socket.get();
-  const Endpoint peer = peer_endpoint(fd);
-  tune(fd, peer);
-  const std::string remote = peer.address().text();
-  std::shared_ptr<Line> line;
-  try {
-    options_.security.check_allowed(peer);
-    line = std::make_shared<Line>(
-        *this,
-        options_.security.protect(std::move(socket), Side::Acceptor),
-        Side::Acceptor,
-        nullptr);
-  } catch (const Error& error) {
-    return note_turned_away(remote, error.what());
-  }
-  reactor_.watch(fd, line);
-  strangers_.push_back(line);
-  limit_handshake(line);
-  if (strangers_.size() > static_cast<std::size_t>(options_.strangers)) {
-    const auto oldest = strangers_.front();
-    turn_away(*oldest, "too many handshakes were under way at once");
-    oldest->shut();
-  }
-}
-
-void NodeCore::limit_handshake(const std::shared_ptr<Line>& line) {
-  reactor_.at(Clock::now() + options_.handshake, [this, weak = std::weak_ptr(line)] {
-    if (const auto late = weak.lock(); late && !late->open() && !late->closed())
-      failed(
-          *late,
-          text("no greeting came within ", options_.handshake.count(), " ms"),
-          false);
-  });
-}
-
-// The kernel asks again after 1, 2 and 4 s: a network that comes back would have to
-// wait for it.
-void NodeCore::limit_connecting(const std::shared_ptr<Line>& line) {
-  const auto limit =
-      std::clamp(options_.heartbeat / 16, milliseconds(250), milliseconds(1000));
-  reactor_.at(Clock::now() + limit, [this, weak = std::weak_ptr(line)] {
-    if (const auto late = weak.lock(); late && late->connecting())
-      failed(*late, "the other side did not answer", false);
-  });
-}
-
-void NodeCore::forget_stranger(const Line& line) {
-  std::erase_if(strangers_, [&](const auto& other) { return other.get() == &line; });
-}
-
-void NodeCore::turn_away(const Line& line, const std::string& why) {
-  forget_stranger(line);
-  note_turned_away(line.remote(), why);
-}
-
-// One line a second is enough to see it, and a flood cannot fill the disk.
-void NodeCore::note_turned_away(const std::string& remote, const std::string& why) {
-  ++turned_away_;
-  const auto now = Clock::now();
-  if (now - logged_ < std::chrono::seconds(1)) {
-    ++unlogged_;
-    return;
-  }
-  logged_ = now;
-  const std::uint64_t others = std::exchange(unlogged_, 0);
-  TRIREME_LOG(warn, "net") << "turned away a connection from " << remote << ": " << why
-                           << (others > 0 ? text(" (and ", others, " others before)")
-                                          : "");
-}
-
 // -- the I/O thread: greetings
 
 void NodeCore::check_greeting(const Line& line, const Hello& theirs) const {
@@ -285,7 +148,7 @@ void NodeCore::greeted(Line& line, const Hello& theirs) {
     check_greeting(line, theirs);
     if (found != sessions_.end())
       session = found->second;
-    if (closing_)
+    if (closing_ && !session)
       throw InvalidArgument(
           "[net] expected a node that goes on, got one that is leaving; it is over");
     if (session && !session->endpoints.empty())
@@ -297,9 +160,6 @@ void NodeCore::greeted(Line& line, const Hello& theirs) {
       throw InvalidArgument(
           "[net] expected a session that is known here, got one that has ended; "
           "connect anew");
-    if (session && session->closing())
-      throw InvalidArgument(
-          "[net] expected a session that goes on, got one that is ending; it is over");
   } catch (const Error& error) {
     turn_away(line, error.what());
     line.refuse(error.what());
@@ -362,10 +222,10 @@ void NodeCore::failed(Line& line, const std::string& why, bool damaged) {
     return refuse_dial(session, why);
   if (was_open) {
     session->detach();
-    TRIREME_LOG(info, "net") << "the connection to " << session->name()
-                             << " broke: " << why;
-    if (session->closing())
+    // Nobody writes to it any more. What comes after its goodbye is no news.
+    if (session->left() && line.connection().written())
       return lose(session, Ending::Closed, why);
+    inform(text("the connection to ", session->name(), " broke: ", why));
     if (damaged && ++session->damages > kMostDamages)
       return lose(session, Ending::Lost, why);
     wait_for_return(session, Clock::now() + options_.reconnect);
@@ -378,8 +238,11 @@ void NodeCore::receiver_failed(Line& line, const std::string& why) {
   const SessionPtr session = line.session();
   const auto self = line.shared_from_this();
   line.shut();
-  TRIREME_LOG(warn, "net") << "closed the session with " << session->name()
-                           << ", because its receiver threw: " << why;
+  warn(text(
+      "closed the session with ",
+      session->name(),
+      ", because its receiver threw: ",
+      why));
   lose(session, Ending::Closed, why);
 }
 
@@ -387,10 +250,7 @@ void NodeCore::peer_left(Line& line) {
   const SessionPtr session = line.session();
   const auto self = line.shared_from_this();
   line.shut();
-  lose(
-      session,
-      session->closing() ? Ending::Closed : Ending::Left,
-      session->name() + " has left");
+  lose(session, Ending::Left, session->name() + " has left");
 }
 
 void NodeCore::fell_silent(const SessionPtr& session, Clock::time_point heard) {
@@ -400,7 +260,7 @@ void NodeCore::fell_silent(const SessionPtr& session, Clock::time_point heard) {
       " for ",
       std::chrono::duration_cast<milliseconds>(Clock::now() - heard).count(),
       " ms");
-  TRIREME_LOG(info, "net") << session->last_trouble;
+  inform(session->last_trouble);
   if (++session->silences > kMostSilences)
     return lose(
         session,
@@ -434,7 +294,8 @@ void NodeCore::lose(const SessionPtr& session, Ending ending, const std::string&
   const SessionPtr kept = session;
   if (const auto line = kept->line())
     line->shut();
-  kept->end(ending, why);
+  // Who closes it has ended it, whatever came in between.
+  kept->end(kept->closing() ? Ending::Closed : ending, why);
   forget_session(*kept);
 }
 
@@ -451,6 +312,7 @@ void NodeCore::forget_session(const Session& session) {
   sessions_.erase(session.id());
   if (!closing_ || !sessions_.empty())
     return;
+  stop_listening();
   const std::lock_guard lock(mutex_);
   empty_ = true;
   emptied_.notify_all();
@@ -459,25 +321,42 @@ void NodeCore::forget_session(const Session& session) {
 void NodeCore::start_leaving(const SessionPtr& session) {
   if (session->ended())
     return;
-  if (!session->line())
-    return lose(session, Ending::Closed, "closed while no connection was there");
   reactor_.at(Clock::now() + options_.linger, [this, weak = std::weak_ptr(session)] {
     if (const auto slow = weak.lock(); slow && !slow->ended())
       lose(slow, Ending::Closed, "the other side did not take all in time");
   });
-  session->line()->ready();
+  if (const auto line = session->line())
+    line->ready();
+  else if (closing_ && !must_return(*session))
+    lose(session, Ending::Closed, "closed while no connection was there");
+  // Else what is left goes over the next one.
 }
 
-void NodeCore::close_all() {
-  closing_ = true;
+// While a node closes, a session without a connection is worth waiting for as long as
+// something is left to say; a goodbye alone is not.
+bool NodeCore::must_return(const Session& session) {
+  return !session.line() && session.queued_bytes() > 0;
+}
+
+void NodeCore::stop_listening() {
   for (const auto& listener : listeners_)
     reactor_.forget(listener->fd());
   listeners_.clear();
   while (!strangers_.empty()) {
-    const auto line = strangers_.front();
+    const auto line = strangers_.front().line;
     forget_stranger(*line);
     line->shut();
   }
+}
+
+void NodeCore::close_all() {
+  closing_ = true;
+  const bool awaited =
+      std::any_of(sessions_.begin(), sessions_.end(), [](const auto& one) {
+        return one.second->endpoints.empty() && must_return(*one.second);
+      });
+  if (!awaited)
+    stop_listening();
   std::vector<SessionPtr> all;
   for (const auto& [id, session] : sessions_)
     all.push_back(session);
@@ -491,7 +370,29 @@ void NodeCore::close_all() {
   }
 }
 
+// -- the I/O thread: what the log hears of peers, who must not be able to fill it
+
+void NodeCore::warn(std::string line) {
+  if (const auto now = warnings_.take(std::move(line), Clock::now()))
+    TRIREME_LOG(warn, "net") << *now;
+}
+
+void NodeCore::inform(std::string line) {
+  if (const auto now = informations_.take(std::move(line), Clock::now()))
+    TRIREME_LOG(info, "net") << *now;
+}
+
+void NodeCore::tell_rest() {
+  if (const auto line = warnings_.take_rest(Clock::now()))
+    TRIREME_LOG(warn, "net") << *line;
+  if (const auto line = informations_.take_rest(Clock::now()))
+    TRIREME_LOG(info, "net") << *line;
+}
+
+// -- the I/O thread: the clock
+
 void NodeCore::tick() {
+  tell_rest();
   const auto now = Clock::now();
   const auto pause = options_.heartbeat / 4;
   // While this process was stopped (Ctrl-Z) it heard nobody, which is not their fault.

@@ -7,12 +7,15 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <random>
 #include <string>
 #include <vector>
 
 #include "trireme/core/buffer_pool.h"
 #include "trireme/core/error.h"
 #include "trireme/net/line.h"
+#include "trireme/net/listener.h"
+#include "trireme/net/log_limit.h"
 #include "trireme/net/node.h"
 #include "trireme/net/reactor.h"
 
@@ -70,14 +73,23 @@ class NodeCore : public std::enable_shared_from_this<NodeCore> {
       const std::shared_ptr<Session>& session, Reactor::Clock::time_point heard);
 
  private:
-  class Listener;
   using SessionPtr = std::shared_ptr<Session>;
-  void accept(Listener& listener);
+  /// A connection that has not said yet who it is, and how long it may take to.
+  struct Stranger {
+    std::shared_ptr<Line> line;
+    Reactor::Clock::time_point until;
+  };
   void take_stranger(FileDescriptor socket);
+  std::shared_ptr<Line> least_promising();
+  void limit_strangers();
+  std::string no_greeting() const;
   void forget_stranger(const Line& line);
   void turn_away(const Line& line, const std::string& why);
   void note_turned_away(const std::string& remote, const std::string& why);
   void check_greeting(const Line& line, const Hello& theirs) const;
+  void warn(std::string line);
+  void inform(std::string line);
+  void tell_rest();
   void limit_handshake(const std::shared_ptr<Line>& line);
   void limit_connecting(const std::shared_ptr<Line>& line);
   static void tune(int fd, const Endpoint& peer);
@@ -95,6 +107,8 @@ class NodeCore : public std::enable_shared_from_this<NodeCore> {
   void forget_session(const Session& session);
   void tick();
   void close_all();
+  static bool must_return(const Session& session);
+  void stop_listening();
 
   const NodeOptions options_;
   Receiver& receiver_;
@@ -105,12 +119,15 @@ class NodeCore : public std::enable_shared_from_this<NodeCore> {
 
   // The I/O thread's own.
   std::vector<std::shared_ptr<Listener>> listeners_;
-  std::list<std::shared_ptr<Line>> strangers_;
+  std::list<Stranger> strangers_;  // in the order in which they came
+  bool strangers_timed_ = false;
+  std::minstd_rand chance_{std::random_device{}()};
   std::map<SessionId, SessionPtr> sessions_;
   bool closing_ = false;
   Reactor::Clock::time_point next_tick_{};
-  Reactor::Clock::time_point logged_{};
-  std::uint64_t unlogged_ = 0;
+  // Warnings are about strangers and peers that went wrong; one says enough.
+  LogLimit warnings_{1};
+  LogLimit informations_{8};
 
   std::mutex mutex_;
   std::condition_variable emptied_;

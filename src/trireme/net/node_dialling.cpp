@@ -72,6 +72,25 @@ void NodeCore::dial(const SessionPtr& session) {
   }
 }
 
+// The kernel asks again after 1, 2 and 4 s: a network that comes back would have to
+// wait for it.
+void NodeCore::limit_connecting(const std::shared_ptr<Line>& line) {
+  const auto limit = std::clamp<DialClock::duration>(
+      options_.heartbeat / 16, std::chrono::milliseconds(250), std::chrono::seconds(1));
+  reactor_.at(DialClock::now() + limit, [this, weak = std::weak_ptr(line)] {
+    if (const auto late = weak.lock(); late && late->connecting())
+      failed(*late, "the other side did not answer", false);
+  });
+}
+
+void NodeCore::limit_handshake(const std::shared_ptr<Line>& line) {
+  reactor_.at(
+      DialClock::now() + options_.handshake, [this, weak = std::weak_ptr(line)] {
+        if (const auto late = weak.lock(); late && !late->open() && !late->closed())
+          failed(*late, no_greeting(), false);
+      });
+}
+
 void NodeCore::dial_later(const SessionPtr& session) {
   const auto now = DialClock::now();
   if (now >= session->patience)

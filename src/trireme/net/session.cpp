@@ -40,8 +40,7 @@ Session::Session(std::shared_ptr<NodeCore> core, std::string name, SessionId id)
       name_(std::move(name)),
       id_(id),
       inbox_(core_->options().limits, core_->pool()),
-      heard_(Clock::now()),
-      spoke_(heard_) {
+      heard_(Clock::now()) {
   queue_.open(core_->options().limits, !core_->options().security.encrypted());
 }
 
@@ -162,7 +161,6 @@ bool Session::next(OutFrame& out) {
   out.frame.ack = received_;
   received_told_ = received_;
   unacked_bytes_ = 0;
-  spoke_ = Clock::now();
   out.head = encode(out.frame);
   return true;
 }
@@ -379,11 +377,11 @@ void Session::tick() {
     if (ended_ || !line_)
       return;
     silent = now - heard_ > heartbeat / 2;
-    // Looked at four times a heartbeat; the other side waits for half of one.
-    if (now - spoke_ >= heartbeat / 8) {
-      ping_due_ = true;
-      write_line();
-    }
+    // Four times a heartbeat, whatever was said in between: one that counted from the
+    // last word would come up to twice as late, and the other side waits for half of
+    // one.
+    ping_due_ = true;
+    write_line();
   }
   if (silent)
     core_->fell_silent(shared_from_this(), heard_);

@@ -122,7 +122,6 @@ class Session : public FrameSource,
   bool ack_due_ = false;
   bool ping_due_ = false;
   bool timer_armed_ = false;
-  Clock::time_point spoke_;
 };
 
 }  // namespace trireme::net

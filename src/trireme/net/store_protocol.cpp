@@ -72,19 +72,6 @@ class BlobReader {
   const char* what_;
 };
 
-/// A truth value, and nothing else that a byte may be.
-bool read_flag(ByteReader& reader, const char* what) {
-  const int flag = reader.u8();
-  if (flag > 1)
-    throw InvalidArgument(text(
-        "[net] expected 0 or 1 in ",
-        what,
-        ", got ",
-        flag,
-        "; the bytes are damaged, or of another version"));
-  return flag == 1;
-}
-
 void read_version(ByteReader& header, const char* what) {
   const int version = header.u8();
   if (version != kProtocolVersion)
@@ -120,7 +107,7 @@ void read_fields(StoreRequest& request, ByteReader& header, BlobReader& body) {
       return;
     case StoreOp::CompareSet:
       request.key = header.string(kStoreKeyBytes);
-      if (read_flag(header, kRequest))
+      if (header.flag())
         request.expected = read_value(header, body);
       request.value = read_value(header, body);
       return;
@@ -129,7 +116,7 @@ void read_fields(StoreRequest& request, ByteReader& header, BlobReader& body) {
       return;
     case StoreOp::Keys:
       request.key = header.string(kStoreKeyBytes);
-      if (read_flag(header, kRequest))
+      if (header.flag())
         request.keys.push_back(header.string(kStoreKeyBytes));
       return;
     case StoreOp::Unwatch:
@@ -149,20 +136,20 @@ void read_fields(StoreReply& reply, ByteReader& header, BlobReader& body) {
     case StoreAnswer::Lost:
       return;
     case StoreAnswer::Value:
-      reply.yes = read_flag(header, kReply);
-      if (read_flag(header, kReply))
+      reply.yes = header.flag();
+      if (header.flag())
         reply.value = read_value(header, body);
       return;
     case StoreAnswer::Number:
       reply.number = header.i64();
       return;
     case StoreAnswer::Erased:
-      reply.yes = read_flag(header, kReply);
+      reply.yes = header.flag();
       reply.text = header.string(kStoreKeyBytes);
       return;
     case StoreAnswer::Names:
     case StoreAnswer::Missing:
-      reply.yes = read_flag(header, kReply);
+      reply.yes = header.flag();
       reply.names = decode_names(body.take(header, kNamesBytes), kReply);
       return;
     case StoreAnswer::Refused:
@@ -192,7 +179,7 @@ class MessageWriter {
     return *this;
   }
   MessageWriter& flag(bool flag) {
-    header_.u8(flag ? 1 : 0);
+    header_.flag(flag);
     return *this;
   }
   MessageWriter& number(std::int64_t number) {

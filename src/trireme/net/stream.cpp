@@ -32,6 +32,7 @@ class PlainStream : public Stream {
     do
       got = ::recvmsg(fd(), &message, MSG_DONTWAIT);
     while (got < 0 && errno == EINTR);
+    heard_ = heard_ || got > 0;
     return got == 0 ? Io{.state = Io::State::Closed} : outcome(got);
   }
 
@@ -58,6 +59,7 @@ class PlainStream : public Stream {
     const int code = trouble_;
     return code == 0 ? "" : errno_text(code);
   }
+  bool heard() const override { return heard_; }
   int fd() const override { return socket_.get(); }
 
  private:
@@ -85,6 +87,7 @@ class PlainStream : public Stream {
 
   FileDescriptor socket_;
   std::function<void(int)> check_;
+  bool heard_ = false;
   std::atomic<int> trouble_ = 0;  // set by either direction
 };
 

@@ -43,6 +43,8 @@ class Stream {
   /// taken must be gone on with before anything else (the last byte of what was taken
   /// may still be counted as not taken, so keep messages longer than one byte).
   virtual Io write(std::span<const iovec> parts) = 0;
+  /// Whether anything has come yet.
+  virtual bool heard() const = 0;
   /// Whether one thread may read while another writes, without a lock.
   virtual bool is_two_way() const { return false; }
   /// Says goodbye as far as that is possible without waiting.

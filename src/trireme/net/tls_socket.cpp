@@ -119,6 +119,7 @@ bool TlsSocket::receive(BIO* bio, char* into, std::size_t most, std::size_t* got
   while (count < 0 && errno == EINTR);
   if (count > 0) {
     *got = static_cast<std::size_t>(count);
+    heard_ = true;
     return true;
   }
   if (count == 0)

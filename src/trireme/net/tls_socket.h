@@ -36,6 +36,8 @@ class TlsSocket {
   void send_at_once(bool whether) { at_once_ = whether; }
   std::size_t gathered() const { return end_ - begin_; }
 
+  /// Whether anything has come yet.
+  bool heard() const { return heard_; }
   /// Whether the system says that the connection is gone.
   bool broken() const { return error_ != 0; }
   /// Whether the other side sends no more; that alone does not stop us from sending.
@@ -56,6 +58,7 @@ class TlsSocket {
   std::size_t begin_ = 0;
   std::size_t end_ = 0;
   int error_ = 0;
+  bool heard_ = false;
   bool ended_ = false;
   bool at_once_ = false;
 };

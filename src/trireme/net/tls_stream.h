@@ -27,6 +27,7 @@ class TlsStream final : public Stream {
   void shut_down() override;
   void check_name(const std::string& name) const override;
   std::string trouble() const override { return trouble_; }
+  bool heard() const override { return socket_.heard(); }
   int fd() const override { return socket_.fd(); }
 
   /// For tests, which cannot send 64 GiB.

@@ -14,7 +14,7 @@ std::string encode(const TcpHeader& header) {
       .u32(static_cast<uint32_t>(header.tag))
       .u64(header.bytes)
       .u32(static_cast<uint32_t>(header.origin))
-      .u8(header.timed_out ? 1 : 0)
+      .flag(header.timed_out)
       .string(std::string_view(header.why).substr(0, kLongestReason))
       .take();
 }
@@ -27,9 +27,11 @@ TcpHeader decode_tcp_header(const std::string& bytes) {
   header.tag = static_cast<int32_t>(in.u32());
   header.bytes = in.u64();
   header.origin = static_cast<int32_t>(in.u32());
-  header.timed_out = in.u8() != 0;
+  header.timed_out = in.flag();
   header.why = in.string(kLongestReason);
+#ifndef TRIREME_PLANTED_BUG  // the fuzzer must find its absence
   in.expect_end();
+#endif
   return header;
 }
 
