@@ -20,6 +20,8 @@ namespace {
 
 constexpr std::string_view kNamePrefix = "rank-";
 constexpr std::chrono::milliseconds kDialLimit = std::chrono::seconds(10);
+// How long the one who gives up waits for the others to hear why.
+constexpr std::chrono::milliseconds kLastWords{500};
 
 std::string node_name(int rank) {
   return text(kNamePrefix, rank);
@@ -92,13 +94,46 @@ TcpWorld::TcpWorld(TcpSetup setup)
     dialling_.push_back(std::make_unique<std::mutex>());
 }
 
-std::shared_ptr<TcpWorld> TcpWorld::join(TcpSetup setup, const Deadline& deadline) {
-  const std::shared_ptr<TcpWorld> world(new TcpWorld(std::move(setup)));
-  world->meet(deadline);
-  return world;
+std::shared_ptr<TcpWorld> TcpWorld::join(
+    const TcpSetup& setup, const Deadline& deadline) {
+  // Rank 0 may host the store, in which the others find who has not come.
+  const Deadline until = setup.rank == 0 ? deadline.later() : deadline;
+  for (int attempt = 0;; ++attempt) {
+    const std::shared_ptr<TcpWorld> world(new TcpWorld(setup));
+    if (world->meet(attempt, until))
+      return world;
+  }
 }
 
-void TcpWorld::meet(const Deadline& deadline) {
+// False if this attempt was given up by another rank.
+bool TcpWorld::meet(int attempt, const Deadline& deadline) {
+  // Kept: the store may go before the last connection is made.
+  TcpMeeting meeting(
+      {text("world/", setup_.generation, "/", attempt, "/"), setup_.store},
+      rank(),
+      size(),
+      [this] { mail_->check(); });
+  if (meeting.given_up())
+    return false;
+  start_node();
+  try {
+    meet_neighbours(meeting, deadline);
+    return true;
+  } catch (const TcpMeeting::GivenUp&) {
+  } catch (const TimeoutError&) {
+    leave_meeting();
+    throw;
+  } catch (const Error&) {
+    // That of rank 0, perhaps, which has left because of the one who is gone.
+    mail_->check();
+    if (!meeting.given_up())
+      throw;
+  }
+  leave_meeting();
+  return false;
+}
+
+void TcpWorld::start_node() {
   node_ = std::make_unique<net::Node>(
       net::NodeOptions{
           .name = node_name(rank()),
@@ -110,21 +145,15 @@ void TcpWorld::meet(const Deadline& deadline) {
           .limits = {.small_bytes = 2 * kEagerBytes},
           .heartbeat = setup_.heartbeat},
       *this);
-  try {
-    // Rank 0 may host the store, in which the others find who has not come.
-    meet_in_store(rank() == 0 ? deadline.later() : deadline);
-  } catch (const PeerError&) {
-    // That of rank 0, perhaps, which has left because of the one who is gone.
-    mail_->check();
-    throw;
-  }
 }
 
-net::PrefixStore TcpWorld::room(const char* name) const {
-  return {text("world/", setup_.generation, "/", name), setup_.store};
+// Nobody has failed: the others wait, or try again, and hear nothing of it.
+void TcpWorld::leave_meeting() {
+  leaving_ = true;
+  node_->close();
 }
 
-void TcpWorld::meet_in_store(const Deadline& deadline) {
+void TcpWorld::meet_neighbours(TcpMeeting& meeting, const Deadline& deadline) {
   // Who dies before it is connected to anybody has left its trace in the store.
   const net::StoreWatch gone =
       setup_.store->watch(net::kGonePrefix, [this](const net::StoreChange& change) {
@@ -134,19 +163,12 @@ void TcpWorld::meet_in_store(const Deadline& deadline) {
           look_for_gone();
       });
   look_for_gone();
-  const auto check = [this] { mail_->check(); };
-  // Kept: the store may go before the last connection is made.
-  net::PrefixStore here = room("");
-  if (setup_.again)
-    for (const char* name : {"", "met/"})
-      room(name).erase(text("join/", rank()));
-  addresses_ = net::join(here, size(), rank(), own_address(), deadline, check);
+  addresses_ = meeting.trade_addresses(own_address(), deadline);
   if (size() == 1)
     return;
-  peer((rank() + 1) % size(), deadline);
+  peer((rank() + 1) % size(), deadline, [&meeting] { meeting.check(); });
   // Nobody goes on, and perhaps leaves, before all have met their neighbours.
-  net::PrefixStore met = room("met/");
-  net::join(met, size(), rank(), "", deadline, check);
+  meeting.pass(deadline);
 }
 
 std::string TcpWorld::own_address() const {
@@ -197,23 +219,33 @@ std::optional<net::Peer> TcpWorld::known_peer(int rank) {
 }
 
 // Two ranks that dial each other at once have two sessions.
-bool TcpWorld::has_other_session(int rank, const net::Peer& than) {
+std::vector<net::Peer> TcpWorld::sessions_with(int rank) {
   const std::lock_guard lock(mutex_);
   const auto at = static_cast<size_t>(rank);
+  std::vector<net::Peer> sessions;
   for (const net::Peer& one : {chosen_[at], inbound_[at]})
-    if (one && one != than && !one.ended())
+    if (one && (sessions.empty() || sessions.front() != one))
+      sessions.push_back(one);
+  return sessions;
+}
+
+bool TcpWorld::has_other_session(int rank, const net::Peer& than) {
+  for (const net::Peer& one : sessions_with(rank))
+    if (one != than && !one.ended())
       return true;
   return false;
 }
 
-net::Peer TcpWorld::peer(int rank, const Deadline& deadline) {
+net::Peer TcpWorld::peer(
+    int rank, const Deadline& deadline, const Check& while_dialling) {
   if (const auto known = known_peer(rank))
     return *known;
   const std::lock_guard dialling(*dialling_[static_cast<size_t>(rank)]);
   if (const auto known = known_peer(rank))
     return *known;
   check();
-  const net::Peer dialled = dial(rank, deadline);
+  const auto look = while_dialling ? while_dialling : [this] { mail_->check(); };
+  const net::Peer dialled = dial(rank, deadline, look);
   const std::lock_guard lock(mutex_);
   auto& chosen = chosen_[static_cast<size_t>(rank)];
   if (!chosen)
@@ -222,14 +254,13 @@ net::Peer TcpWorld::peer(int rank, const Deadline& deadline) {
 }
 
 // All nodes listen since the start: who does not answer is gone.
-net::Peer TcpWorld::dial(int rank, const Deadline& deadline) {
+net::Peer TcpWorld::dial(int rank, const Deadline& deadline, const Check& check) {
   const auto address = net::Address::parse(addresses_[static_cast<size_t>(rank)]);
   const auto limit = std::min(
       std::chrono::duration_cast<std::chrono::milliseconds>(deadline.remaining()),
       kDialLimit);
   try {
-    return node_->connect(
-        node_name(rank), address, Deadline::after(limit), [this] { mail_->check(); });
+    return node_->connect(node_name(rank), address, Deadline::after(limit), check);
   } catch (const TimeoutError& error) {
     throw PeerError(
         rank,
@@ -345,25 +376,23 @@ void TcpWorld::send_closed(const TcpChannelKey& key, uint64_t messages) {
 }
 
 void TcpWorld::leave(uint32_t group, std::span<const int> members) {
+  std::vector<int> known;
   for (const int member : members)
     if (member != rank())
-      if (const auto known = known_peer(member))
-        known->send(word(TcpKind::Left, {.group = group}));
+      if (const auto session = known_peer(member)) {
+        session->send(word(TcpKind::Left, {.group = group}));
+        known.push_back(member);
+      }
+  mail_->close_group(group, known);
 }
 
 void TcpWorld::withdraw(std::span<const TcpTransferPtr> transfers) {
-  for (const int touched : mail_->withdraw(transfers)) {
-    std::vector<net::Peer> sessions;
-    {
-      const std::lock_guard lock(mutex_);
-      sessions = {
-          chosen_[static_cast<size_t>(touched)],
-          inbound_[static_cast<size_t>(touched)]};
-    }
-    for (const net::Peer& session : sessions)
-      if (session)
-        session.drop();
-  }
+  const std::vector<int> touched = mail_->withdraw(transfers);
+  // A session takes what it has queued with it: the word why, if there is one, first.
+  mail_->await_told(touched, kLastWords);
+  for (const int peer : touched)
+    for (const net::Peer& session : sessions_with(peer))
+      session.drop();
 }
 
 void TcpWorld::time_out_channel(const std::string& what) {
@@ -410,6 +439,7 @@ void TcpWorld::received(const net::Peer& peer, net::InMessage message) {
     case TcpKind::Left:
       return mail_->left(header.group, from);
     case TcpKind::Stop:
+      mail_->told_by(from);
       return fail(
           {.origin = header.origin, .why = header.why, .timed_out = header.timed_out},
           false);
@@ -447,13 +477,8 @@ void TcpWorld::lost(const net::Peer& peer, net::Ending ending, const std::string
 
 // -- failures
 
-// Nobody sees a failure before the other world of this rank has heard of it: from then
-// on all groups of both refuse.
 void TcpWorld::check() const {
-  if (const auto failure = mail_->failure()) {
-    tell_failure(*failure);
-    mail_->check();
-  }
+  mail_->check();
 }
 
 void TcpWorld::stop(const Failure& failure) noexcept {
@@ -466,8 +491,8 @@ void TcpWorld::fail(const Failure& failure, bool ours) noexcept {
       const std::lock_guard lock(fail_mutex_);
       if (std::exchange(failed_, true))
         return;
-      // Who waits here may leave as soon as it hears of it, and drop its sessions: the
-      // others shall know why by then.
+      // First the other world of this rank: nobody sees a failure of one before both
+      // refuse. Then the others, for who waits here may leave as soon as it hears.
       tell_failure(failure);
       tell_peers(failure);
       mail_->fail(failure);
@@ -483,20 +508,17 @@ void TcpWorld::fail(const Failure& failure, bool ours) noexcept {
 // sessions, one may be full of what nobody will take any more.
 void TcpWorld::tell_peers(const Failure& failure) noexcept {
   try {
-    std::vector<net::Peer> peers;
-    {
-      const std::lock_guard lock(mutex_);
-      for (const auto* known : {&chosen_, &inbound_})
-        for (const net::Peer& peer : *known)
-          if (peer)
-            peers.push_back(peer);
-    }
-    for (const net::Peer& known : peers)
-      known.send(word(
-          TcpKind::Stop,
-          {.origin = failure.origin,
-           .timed_out = failure.timed_out,
-           .why = failure.why}));
+    for (int peer = 0; peer < size(); ++peer)
+      for (const net::Peer& session : sessions_with(peer)) {
+        net::OutMessage stop = word(
+            TcpKind::Stop,
+            {.origin = failure.origin,
+             .timed_out = failure.timed_out,
+             .why = failure.why});
+        mail_->telling(peer);
+        stop.done = [mail = mail_, peer](bool) { mail->told(peer); };
+        session.send(std::move(stop));
+      }
   } catch (const std::exception& error) {
     TRIREME_LOG(warn, "comm") << "could not tell the others of a failure: "
                               << error.what();

@@ -140,9 +140,13 @@ void HostsEngine::check() const {
 
 std::shared_ptr<Engine> HostsEngine::renew(const Deadline& deadline) {
   // First inside: a rank that is gone keeps its own host from going on, and the store
-  // tells the others, who wait for all of that host.
-  auto inner = std::static_pointer_cast<SharedEngine>(group_.inner->renew(deadline));
+  // tells the others, who wait for all of that host. All ranks of a host get through
+  // each of the two, or none does, so they all try again from the same place.
+  newest_inner_ =
+      std::static_pointer_cast<SharedEngine>(newest_inner_->renew(deadline));
   auto flat = std::static_pointer_cast<WireEngine>(flat_->renew(deadline));
+  // From now on only what this gives can be renewed.
+  auto inner = std::exchange(newest_inner_, group_.inner);
   return root(std::move(inner), std::move(flat), *hosts_);
 }
 
