@@ -9,8 +9,8 @@ namespace trireme::comm {
 namespace {
 
 constexpr std::string_view kOutcome = "outcome";
-constexpr std::string_view kMet = "met";
-constexpr std::string_view kGivenUp = "given up";
+// Or else why it was given up.
+constexpr const char* kMet = "met";
 
 }  // namespace
 
@@ -21,8 +21,8 @@ std::vector<std::string> TcpMeeting::trade_addresses(
     const std::string& own, const Deadline& deadline) {
   try {
     return net::join(place_, size_, rank_, own, deadline, [this] { check(); });
-  } catch (const TimeoutError&) {
-    decide(Outcome::GivenUp);
+  } catch (const TimeoutError& error) {
+    decide(error.what());
     throw;
   }
 }
@@ -31,29 +31,33 @@ void TcpMeeting::pass(const Deadline& deadline) {
   net::PrefixStore met("met/", std::make_shared<net::PrefixStore>(place_));
   try {
     net::join(met, size_, rank_, "", deadline, [this] { check(); });
-  } catch (const TimeoutError&) {
+  } catch (const TimeoutError& error) {
     // The others may have come at the last moment, and gone on.
-    if (decide(Outcome::GivenUp) == Outcome::GivenUp)
+    if (decide(error.what()))
       throw;
   }
-  if (decide(Outcome::Met) == Outcome::GivenUp)
-    throw GivenUp();
+  if (const auto why = decide(kMet))
+    throw GivenUp{*why};
 }
 
-TcpMeeting::Outcome TcpMeeting::decide(Outcome wish) {
-  const auto decided = place_.compare_set(
-      kOutcome, std::nullopt, wish == Outcome::Met ? kMet : kGivenUp);
-  return decided.value == kMet ? Outcome::Met : Outcome::GivenUp;
+std::optional<std::string> TcpMeeting::decide(const std::string& outcome) {
+  const auto decided = place_.compare_set(kOutcome, std::nullopt, outcome);
+  return decided.value == kMet ? std::nullopt : decided.value;
 }
 
-bool TcpMeeting::given_up() {
-  return place_.try_get(kOutcome) == kGivenUp;
+bool TcpMeeting::over() {
+  return place_.try_get(kOutcome).has_value();
+}
+
+std::optional<std::string> TcpMeeting::given_up() {
+  const auto decided = place_.try_get(kOutcome);
+  return decided == kMet ? std::nullopt : decided;
 }
 
 void TcpMeeting::check() {
   check_();
-  if (given_up())
-    throw GivenUp();
+  if (const auto why = given_up())
+    throw GivenUp{*why};
 }
 
 }  // namespace trireme::comm

@@ -2,6 +2,7 @@
 #pragma once
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,7 +17,10 @@ namespace trireme::comm {
 class TcpMeeting {
  public:
   /// What waits throw once another rank has given this attempt up.
-  struct GivenUp {};
+  struct GivenUp {
+    /// Who did not come to it.
+    std::string why;
+  };
   using Check = std::function<void()>;
 
   /// `place` is this attempt's alone. `check` is called while this rank waits; what it
@@ -30,13 +34,16 @@ class TcpMeeting {
   /// Waits until all ranks have come here; when it returns, nobody gives up any more.
   void pass(const Deadline& deadline);
 
-  bool given_up();
+  /// Whether it has come about or was given up: nobody can join it any more.
+  bool over();
+  /// Why another rank has given this attempt up, if one has.
+  std::optional<std::string> given_up();
   /// Throws GivenUp, or what the caller's check does.
   void check();
 
  private:
-  enum class Outcome { Met, GivenUp };
-  Outcome decide(Outcome wish);
+  /// Gives the reason that was first, if it is not that all have met.
+  std::optional<std::string> decide(const std::string& outcome);
 
   net::PrefixStore place_;
   int rank_, size_;
