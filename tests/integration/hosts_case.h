@@ -24,6 +24,12 @@ using testing::Hosts;
 using Clock = std::chrono::steady_clock;
 using namespace std::chrono_literals;
 
+/// One pair of hosts for all jobs of a program.
+inline Hosts& two_hosts() {
+  static const auto both = std::make_unique<Hosts>();
+  return *both;
+}
+
 /// Skips where there can be no hosts.
 class HostsCase : public ::testing::Test {
  protected:
