@@ -37,6 +37,26 @@ TEST(TcpWorld, WhoDoesNotComeIsNamed) {
   second.join();
 }
 
+// Rank 1 gives up first, and then is missing itself.
+TEST(TcpWorld, WhoWaitsLongerNamesWhoDidNotComeAtFirst) {
+  const auto store = std::make_shared<net::MemoryStore>();
+  const TcpRanks how{.hosts = {3}};
+  std::thread second([&] {
+    EXPECT_THROW(
+        TcpWorld::join(
+            how.setup(1, store), Deadline::after(std::chrono::milliseconds(200))),
+        TimeoutError);
+  });
+  try {
+    TcpWorld::join(
+        how.setup(0, store), Deadline::after(std::chrono::milliseconds(1000)));
+    ADD_FAILURE();
+  } catch (const TimeoutError& error) {
+    EXPECT_TRUE(contains(error.what(), "without rank 2")) << error.what();
+  }
+  second.join();
+}
+
 // The store of rank 0 tells who was lost before it was connected to anybody.
 TEST(TcpWorld, WhoIsGoneBeforeItHasComeIsNamedAtOnce) {
   const auto store = std::make_shared<net::MemoryStore>();
@@ -80,6 +100,22 @@ TEST(TcpWorld, WhoHasWaitedInVainMayComeAgain) {
   std::thread leave([&] { second.reset(); });
   first.reset();
   leave.join();
+}
+
+// A store of the launcher outlives a world of its ranks.
+TEST(TcpWorld, AWorldThatWasClosedCanBeJoinedAnew) {
+  const auto store = std::make_shared<net::MemoryStore>();
+  const TcpRanks how{.hosts = {2}};
+  const auto join = [&](int rank) {
+    for (int life = 0; life < 3; ++life) {
+      const auto limit = Deadline::after(std::chrono::seconds(20));
+      WireEngine(TcpWire::root(how.setup(rank, store), limit))
+          .run({.kind = CollectiveKind::Barrier}, limit);
+    }
+  };
+  std::thread other([&] { join(1); });
+  join(0);
+  other.join();
 }
 
 TEST(TcpWorldRanks, AFailureReachesRanksThatNeverSpoke) {
@@ -144,6 +180,8 @@ TEST(TcpWorldRanks, ARenewalThatTimedOutCanBeCalledAgain) {
     at::Tensor sum = at::ones({100'000});
     all_reduce(again, sum);
     EXPECT_EQ(sum[5].item<float>(), 2.0F);
+    EXPECT_THROW(world.renew(), InvalidArgument);
+    barrier(again);
   });
 }
 

@@ -219,12 +219,12 @@ void TcpMail::deliver(const TcpChannelKey& key, Buffer message) {
   ring();
 }
 
-TcpCredit TcpMail::credit(const TcpChannelKey& key) {
+WireCredit TcpMail::credit(const TcpChannelKey& key) {
   const std::lock_guard lock(mutex_);
   return credit_locked(key);
 }
 
-void TcpMail::set_credit(const TcpChannelKey& key, const TcpCredit& credit) {
+void TcpMail::set_credit(const TcpChannelKey& key, const WireCredit& credit) {
   const std::lock_guard lock(mutex_);
   if (is_over(std::get<0>(key)))
     return;
@@ -234,15 +234,17 @@ void TcpMail::set_credit(const TcpChannelKey& key, const TcpCredit& credit) {
 
 void TcpMail::close_channel(const TcpChannelKey& key, uint64_t messages) {
   const std::lock_guard lock(mutex_);
-  channel(key).closed_after = messages;
+  Channel& its = channel(key);
+  its.closed_after = messages;
+  ++its.closings;
   settle(std::get<0>(key));
   ring();
 }
 
-bool TcpMail::is_closed(const TcpChannelKey& key, uint64_t taken) {
+bool TcpMail::is_closed(const TcpChannelKey& key, uint64_t taken, uint64_t openings) {
   const std::lock_guard lock(mutex_);
   const Channel* its = find_locked(key);
-  return its != nullptr && its->closed_after == taken;
+  return its != nullptr && its->closed_after == taken && its->closings >= openings;
 }
 
 void TcpMail::await_ring(uint32_t seen, std::chrono::milliseconds limit) {

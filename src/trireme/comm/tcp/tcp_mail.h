@@ -16,6 +16,7 @@
 
 #include "trireme/comm/doorbell.h"
 #include "trireme/comm/engine.h"
+#include "trireme/comm/wire/wire_lanes.h"
 #include "trireme/core/buffer_pool.h"
 
 namespace trireme::comm {
@@ -44,12 +45,6 @@ using TcpTransferPtr = std::shared_ptr<TcpTransfer>;
 
 /// A channel's end: its group, the other end's rank in the world, and its tag.
 using TcpChannelKey = std::tuple<uint32_t, int, int>;
-
-/// What the receiver has taken, counted from the start of the channel.
-struct TcpCredit {
-  uint64_t messages = 0;
-  uint64_t bytes = 0;
-};
 
 /// The state of one rank's world that its threads and the I/O thread share, under one
 /// lock. Its bell rings for whatever happens to a channel.
@@ -93,12 +88,13 @@ class TcpMail : public Doorbell {
   std::optional<Buffer> take(const TcpChannelKey& key);
   bool has_message(const TcpChannelKey& key);
   void deliver(const TcpChannelKey& key, Buffer message);
-  TcpCredit credit(const TcpChannelKey& key);
-  void set_credit(const TcpChannelKey& key, const TcpCredit& credit);
+  /// What the receiver has taken.
+  WireCredit credit(const TcpChannelKey& key);
+  void set_credit(const TcpChannelKey& key, const WireCredit& credit);
   /// The sender has closed its end after so many messages.
   void close_channel(const TcpChannelKey& key, uint64_t messages);
-  /// Whether it has, and `taken` were all.
-  bool is_closed(const TcpChannelKey& key, uint64_t taken);
+  /// Whether it has, as often as the receiver has opened its own, and `taken` were all.
+  bool is_closed(const TcpChannelKey& key, uint64_t taken, uint64_t openings);
 
   void listen() override {}
   void stop_listening() noexcept override {}
@@ -152,9 +148,9 @@ class TcpMail : public Doorbell {
     const Channel* found = find_locked(key);
     return found != nullptr && found->closed_after > taken;
   }
-  TcpCredit credit_locked(const TcpChannelKey& key) const {
+  WireCredit credit_locked(const TcpChannelKey& key) const {
     const Channel* found = find_locked(key);
-    return found == nullptr ? TcpCredit() : found->credit;
+    return found == nullptr ? WireCredit() : found->credit;
   }
 
  private:
@@ -168,8 +164,9 @@ class TcpMail : public Doorbell {
   struct Channel {
     std::deque<Buffer> messages;
     uint64_t arrived = 0;  // messages, taken or not
-    TcpCredit credit;
+    WireCredit credit;
     std::optional<uint64_t> closed_after;
+    uint64_t closings = 0;
 
     bool awaits_more() const { return closed_after && *closed_after > arrived; }
   };

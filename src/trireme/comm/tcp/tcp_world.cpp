@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <cstring>
 #include <exception>
-#include <new>
-#include <sys/mman.h>
 #include <thread>
 #include <utility>
 
@@ -61,22 +59,6 @@ net::OutMessage word_with(TcpKind kind, const TcpHeader& header, Buffer buffer) 
   return message;
 }
 
-std::shared_ptr<FlightRecorder> make_tcp_recorder(const TcpSetup& setup) {
-  const size_t bytes = kFlightRingBytes * static_cast<size_t>(setup.size);
-  void* memory = ::mmap(
-      nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED)
-    throw std::bad_alloc();
-  const std::shared_ptr<void> rings(
-      memory, [bytes](void* start) { ::munmap(start, bytes); });
-  return std::make_shared<FlightRecorder>(
-      static_cast<std::byte*>(rings.get()),
-      setup.rank,
-      setup.size,
-      setup.flight_folder,
-      rings);
-}
-
 }  // namespace
 
 TcpWorld::TcpWorld(TcpSetup setup)
@@ -85,7 +67,7 @@ TcpWorld::TcpWorld(TcpSetup setup)
            .rank = setup.rank,
            .size = setup.size,
            .tuning = setup.tuning,
-           .recorder = make_tcp_recorder(setup)}),
+           .recorder = make_own_recorder(setup.rank, setup.size, setup.flight_folder)}),
       setup_(std::move(setup)),
       exceptions_at_start_(std::uncaught_exceptions()),
       chosen_(static_cast<size_t>(size())),
@@ -98,14 +80,25 @@ std::shared_ptr<TcpWorld> TcpWorld::join(
     const TcpSetup& setup, const Deadline& deadline) {
   // Rank 0 may host the store, in which the others find who has not come.
   const Deadline until = setup.rank == 0 ? deadline.later() : deadline;
+  std::optional<std::string> first_reason;
   for (int attempt = 0;; ++attempt) {
     const std::shared_ptr<TcpWorld> world(new TcpWorld(setup));
-    if (world->meet(attempt, until))
-      return world;
+    try {
+      if (world->meet(attempt, until))
+        return world;
+    } catch (const TcpMeeting::GivenUp& given_up) {
+      if (!first_reason)
+        first_reason = given_up.why;
+    } catch (const TimeoutError&) {
+      // Who gave up first knew who was missing; now it is missing itself.
+      if (first_reason)
+        throw TimeoutError(*first_reason);
+      throw;
+    }
   }
 }
 
-// False if this attempt was given up by another rank.
+// False if this attempt was over before it began here.
 bool TcpWorld::meet(int attempt, const Deadline& deadline) {
   // Kept: the store may go before the last connection is made.
   TcpMeeting meeting(
@@ -113,24 +106,28 @@ bool TcpWorld::meet(int attempt, const Deadline& deadline) {
       rank(),
       size(),
       [this] { mail_->check(); });
-  if (meeting.given_up())
+  // By a world that was closed before, too.
+  if (meeting.over())
     return false;
   start_node();
   try {
     meet_neighbours(meeting, deadline);
-    return true;
   } catch (const TcpMeeting::GivenUp&) {
+    leave_meeting();
+    throw;
   } catch (const TimeoutError&) {
     leave_meeting();
     throw;
   } catch (const Error&) {
     // That of rank 0, perhaps, which has left because of the one who is gone.
     mail_->check();
-    if (!meeting.given_up())
+    const auto why = meeting.given_up();
+    if (!why)
       throw;
+    leave_meeting();
+    throw TcpMeeting::GivenUp{*why};
   }
-  leave_meeting();
-  return false;
+  return true;
 }
 
 void TcpWorld::start_node() {
@@ -352,7 +349,7 @@ void TcpWorld::send_message(
           TcpKind::Message, {.group = group, .tag = tag}, std::move(message)));
 }
 
-void TcpWorld::send_credit(const TcpChannelKey& key, const TcpCredit& credit) {
+void TcpWorld::send_credit(const TcpChannelKey& key, const WireCredit& credit) {
   const auto& [group, to, tag] = key;
   if (to == rank())
     return mail_->set_credit(key, credit);

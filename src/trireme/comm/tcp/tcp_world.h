@@ -67,7 +67,7 @@ class TcpWorld : public WireWorld, public net::Receiver {
       std::span<const std::byte> bytes,
       const Deadline& deadline);
   void send_message(const TcpChannelKey& key, Buffer message, const Deadline& deadline);
-  void send_credit(const TcpChannelKey& key, const TcpCredit& credit);
+  void send_credit(const TcpChannelKey& key, const WireCredit& credit);
   void send_closed(const TcpChannelKey& key, uint64_t messages);
   /// Tells those who were spoken to that this rank has left a group.
   void leave(uint32_t group, std::span<const int> members);
