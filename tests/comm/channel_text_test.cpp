@@ -54,6 +54,14 @@ TEST(ChannelText, AMissingMessageIsNamed) {
       "look at that rank, or allow more time");
 }
 
+TEST(ChannelFill, HasRoomForOneMessageAtLeast) {
+  const ChannelOptions options{.capacity_messages = 2, .capacity_bytes = 100};
+  EXPECT_TRUE((ChannelFill{0, 0, options}.has_room(1000)));
+  EXPECT_TRUE((ChannelFill{1, 60, options}.has_room(40)));
+  EXPECT_FALSE((ChannelFill{1, 60, options}.has_room(41)));
+  EXPECT_FALSE((ChannelFill{2, 0, options}.has_room(0)));
+}
+
 TEST(ChannelText, CapacityHasLimits) {
   check_capacity({});
   EXPECT_THROW(check_capacity({.capacity_messages = 0}), InvalidArgument);

@@ -55,6 +55,14 @@ std::vector<std::string> names_in(const std::filesystem::path& folder) {
 
 using Names = std::vector<std::string>;
 
+TEST(FlightRecorder, HasMemoryOfItsOwnWhereNobodySharesOne) {
+  const ScratchFolder folder;
+  const auto recorder = make_own_recorder(2, 5, folder.path().string());
+  recorder->begin({.sequence = 7}).done();
+  recorder->dump(2, "a test stops here");
+  EXPECT_EQ(names_in(folder.path()), Names{"rank_2.json"});
+}
+
 TEST(FlightRecorder, FitsAnEntryIntoACacheLine) {
   EXPECT_EQ(sizeof(FlightEntry), 64U);
   EXPECT_EQ(kFlightRingBytes, 65536U);

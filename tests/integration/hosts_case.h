@@ -24,6 +24,12 @@ using testing::Hosts;
 using Clock = std::chrono::steady_clock;
 using namespace std::chrono_literals;
 
+/// One pair of hosts for all jobs of a program.
+inline Hosts& two_hosts() {
+  static const auto both = std::make_unique<Hosts>();
+  return *both;
+}
+
 /// Skips where there can be no hosts.
 class HostsCase : public ::testing::Test {
  protected:
@@ -110,6 +116,33 @@ inline int heard_in(
   }
   return kOther;
 }
+
+/// When the last of some processes heard of a failure.
+class LastHeard {
+ public:
+  /// Runs `body`; notes when it throws.
+  template <class Body>
+  void in(const Body& body) const {
+    try {
+      body();
+    } catch (...) {
+      note();
+      throw;
+    }
+  }
+  Clock::duration since(Clock::time_point start) const {
+    return Clock::time_point(Clock::duration(*last_)) - start;
+  }
+
+ private:
+  void note() const {
+    const int64_t now = Clock::now().time_since_epoch().count();
+    for (int64_t last = *last_; last < now;)
+      if ((*last_).compare_exchange_weak(last, now))
+        return;
+  }
+  testing::SharedNumber last_;
+};
 
 inline std::function<bool(int)> exactly(int wanted) {
   return [wanted](int rank) { return rank == wanted; };

@@ -1,7 +1,5 @@
 // The conformance suite on real hosts: processes with networks of their own, shared
 // memory inside a host, tcp under TLS between hosts.
-#include <memory>
-
 #include "hosts_case.h"
 #include "trireme/testing/conformance.h"
 
@@ -15,9 +13,7 @@ void add_hosts_suite(const std::string& name, const std::vector<int>& ranks) {
            [ranks](int, const testing::RankBody& body) {
              if (const auto why = Hosts::missing(); !why.empty())
                GTEST_SKIP() << why;
-             // One set for all cases; each has a job of its own on it.
-             static const auto hosts = std::make_unique<Hosts>();
-             HostJob(*hosts, ranks).run(body);
+             HostJob(two_hosts(), ranks).run(body);
            },
        .sizes = {4}});
 }

@@ -9,14 +9,12 @@ namespace trireme {
 namespace {
 
 using testing::HostJob;
-using testing::Hosts;
 
 class HostsTrainingProcs : public comm::HostsCase {
  protected:
   static void on_hosts(const testing::RankBody& body) {
-    static const auto hosts = std::make_unique<Hosts>();
     for (const auto& ranks : {std::vector<int>{2, 2}, std::vector<int>{3, 1}})
-      HostJob(*hosts, ranks).run(body);
+      HostJob(comm::two_hosts(), ranks).run(body);
   }
 };
 

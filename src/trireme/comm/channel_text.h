@@ -22,6 +22,13 @@ struct ChannelFill {
   uint64_t messages = 0;
   size_t bytes = 0;
   ChannelOptions options;
+
+  /// Whether so many bytes find room; a single message always does.
+  bool has_room(size_t more) const {
+    return messages == 0 ||
+           (messages < static_cast<uint64_t>(options.capacity_messages) &&
+            bytes + more <= options.capacity_bytes);
+  }
 };
 
 /// InvalidArgument unless capacity_messages makes sense.

@@ -6,6 +6,8 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <new>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -195,6 +197,19 @@ void FlightRecorder::dump(int rank, const std::string& reason) const noexcept tr
 } catch (const std::exception& error) {
   TRIREME_LOG(warn, "comm") << "no flight record of rank " << rank << ": "
                             << error.what();
+}
+
+std::shared_ptr<FlightRecorder> make_own_recorder(
+    int rank, int size, const std::string& folder) {
+  const size_t bytes = kFlightRingBytes * static_cast<size_t>(size);
+  void* memory = ::mmap(
+      nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED)
+    throw std::bad_alloc();
+  const std::shared_ptr<void> rings(
+      memory, [bytes](void* start) { ::munmap(start, bytes); });
+  return std::make_shared<FlightRecorder>(
+      static_cast<std::byte*>(rings.get()), rank, size, folder, rings);
 }
 
 }  // namespace trireme::comm

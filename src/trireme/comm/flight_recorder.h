@@ -103,4 +103,9 @@ class FlightRecorder {
   std::atomic<uint64_t> next_{0};
 };
 
+/// A recorder of one rank, in memory of its own. There is room for the rings of all,
+/// but the system gives memory to those that are touched.
+std::shared_ptr<FlightRecorder> make_own_recorder(
+    int rank, int size, const std::string& folder);
+
 }  // namespace trireme::comm

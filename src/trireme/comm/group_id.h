@@ -3,6 +3,8 @@
 #include <atomic>
 #include <cstdint>
 
+#include "trireme/core/error.h"
+
 namespace trireme::comm {
 
 /// Gives the groups that a rank leads (is rank 0 of) their numbers, which it then tells
@@ -20,5 +22,18 @@ class GroupIds {
   uint32_t rank_, size_;
   std::atomic<uint32_t> led_{0};
 };
+
+/// NotSupported unless this is the number of the world's own group; InvalidArgument if
+/// that was renewed before.
+inline void check_renewable(uint32_t group, bool renewed) {
+  if (group != 0)
+    throw NotSupported(
+        "[comm] expected the world's own group to be renewed, got one made by split(); "
+        "renew that one, and split it again");
+  if (renewed)
+    throw InvalidArgument(
+        "[comm] expected a group of the newest generation to renew, got one that was "
+        "renewed already; use what renew() gave");
+}
 
 }  // namespace trireme::comm

@@ -9,12 +9,25 @@
 
 #include "trireme/comm/init.h"
 #include "trireme/comm/shared/shared_engine.h"
+#include "trireme/core/error.h"
 
 namespace trireme::comm {
 
 class PrivateHeap : public HeapMemory {
  public:
   bool contains(const void*, size_t) const override { return false; }
+};
+
+/// Memory that refuses some of the requests that a rank (a thread) makes.
+class RefusingHeap : public PrivateHeap {
+ public:
+  uint64_t allocate(size_t bytes) override {
+    if (refuse_at > 0 && --refuse_at == 0)
+      throw InvalidArgument("[comm] expected room, got none");
+    return PrivateHeap::allocate(bytes);
+  }
+  /// Which of the coming requests of this thread fails, from 1; 0: none.
+  static inline thread_local int refuse_at = 0;
 };
 
 struct StagedOptions {

@@ -1,6 +1,7 @@
 #include "trireme/comm/tcp/tcp_mail.h"
 
 #include <cstring>
+#include <thread>
 
 #include <gtest/gtest.h>
 
@@ -100,6 +101,66 @@ TEST(TcpMail, WhatAReceiverHasAPlaceForMayArriveAfterItHasLeft) {
   EXPECT_TRUE(mail.hopeless_locked(*stalled));
   mail.sent(going, false);
   EXPECT_TRUE(mail.hopeless_locked(*going));
+}
+
+TEST(TcpMail, AGroupIsForgottenWhenItsLastMemberHasLeft) {
+  BufferPool pool;
+  TcpMail mail;
+  std::vector<std::byte> memory(10);
+  mail.expect(transfer_of(1, memory, false));
+  mail.left(1, 3);
+  EXPECT_EQ(mail.groups(), 1u);
+  mail.close_group(1, std::vector{2, 3});
+  mail.arrived(1, 2, 1, buffer_of(pool, 10, 11));  // for nobody
+  mail.set_credit({1, 2, 0}, {.messages = 1});
+  EXPECT_EQ(mail.ready(1, 2, 1), nullptr);
+  EXPECT_EQ(mail.groups(), 1u);
+  mail.left(1, 2);
+  EXPECT_EQ(mail.groups(), 0u);
+}
+
+TEST(TcpMail, AGroupIsKeptForALargeMessageThatComesLast) {
+  BufferPool pool;
+  TcpMail mail;
+  mail.close_group(1, std::vector{2});
+  mail.close_channel({1, 2, 5}, 1);
+  mail.left(1, 2);
+  EXPECT_EQ(mail.groups(), 1u);
+  mail.deliver({1, 2, 5}, buffer_of(pool, 10, 11));
+  EXPECT_EQ(mail.groups(), 0u);
+}
+
+TEST(TcpMail, WhoHasLeftTheWorldHasLeftEveryGroup) {
+  TcpMail mail;
+  mail.close_group(1, std::vector{2});
+  mail.close_group(4, std::vector{2, 3});
+  mail.close_channel({1, 2, 5}, 1);  // what was on its way never comes
+  mail.rank_left(2);
+  EXPECT_EQ(mail.groups(), 1u);
+  mail.close_group(5, std::vector{2});
+  mail.rank_left(3);
+  EXPECT_EQ(mail.groups(), 0u);
+}
+
+TEST(TcpMail, LastWordsAreWaitedFor) {
+  TcpMail mail;
+  const std::vector<int> two{2};
+  mail.telling(2);
+  mail.telling(2);
+  mail.telling(3);
+  std::thread other([&mail] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    mail.told(2);
+    mail.told(2);
+  });
+  const auto start = std::chrono::steady_clock::now();
+  mail.await_told(two, std::chrono::seconds(10));
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(5));
+  other.join();
+  mail.await_told(std::vector{3}, std::chrono::milliseconds(10));  // not for ever
+  mail.told_by(3);
+  mail.await_told(std::vector{3}, std::chrono::seconds(10));  // it has its own reason
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(5));
 }
 
 TEST(TcpMail, TheFirstFailureCounts) {

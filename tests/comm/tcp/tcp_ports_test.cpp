@@ -54,5 +54,26 @@ TEST(TcpPortsRanks, AnyOfSeveralCanBeWaitedFor) {
   });
 }
 
+// What the sender of its former life has closed says nothing of the next one.
+TEST(TcpPortsRanks, AChannelThatIsOpenedAgainIsNotClosed) {
+  run_tcp({.hosts = {2}}, [](const Group& world) {
+    for (int life = 1; life < 4; ++life) {
+      if (world.rank() == 1) {
+        const Channel in(world, {.from = 0, .to = 1});
+        EXPECT_FALSE(in.closed()) << "life " << life;
+        barrier(world);
+        wait_any({in});
+        EXPECT_EQ(in.receive().header.word, life);
+        wait_any({in});
+        EXPECT_TRUE(in.closed());
+      } else {
+        barrier(world);
+        const Channel out(world, {.from = 0, .to = 1});
+        out.send({.header = {.word = life}});
+      }
+    }
+  });
+}
+
 }  // namespace
 }  // namespace trireme::comm

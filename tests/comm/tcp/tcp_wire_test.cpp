@@ -73,6 +73,37 @@ TEST(TcpWireRanks, GroupsDoNotStandInEachOthersWay) {
   });
 }
 
+// Calls, messages that were received and messages that were not.
+TEST(TcpWireRanks, GroupsThatHaveEndedAreForgotten) {
+  run_tcp({.hosts = {3}}, [](const Group& world) {
+    auto& wire = dynamic_cast<WireEngine&>(world.engine()).wire();
+    TcpMail& mail = dynamic_cast<TcpWire&>(wire).world().mail();
+    const int rank = world.rank();
+    for (int round = 0; round < 1000; ++round) {
+      Group part = world.split(rank == round % 3 ? 1 : 0);
+      if (part.size() == 1)
+        continue;
+      const int me = part.rank();
+      if (round % 4 > 0) {
+        at::Tensor sum = at::ones({round % 2 == 0 ? 3 : 20'000});
+        all_reduce(part, sum);
+        ASSERT_EQ(sum[1].item<float>(), 2.0F);
+      }
+      const Channel out(part, {me, 1 - me}), in(part, {1 - me, me});
+      out.send({.tensors = {at::ones({round % 10 == 0 ? 60'000 : 10})}});
+      if (round % 3 > 0)
+        in.receive();
+    }
+    barrier(world);
+    // The last words of the last groups may still be on their way.
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(5);
+    while (mail.groups() > 1 && std::chrono::steady_clock::now() < end)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    EXPECT_EQ(mail.groups(), 1u);
+    barrier(world);
+  });
+}
+
 TEST(TcpWireRanks, ATimeoutTakesItsTransfersBack) {
   run_tcp(
       {.hosts = {2}, .timeout = std::chrono::milliseconds(400)},

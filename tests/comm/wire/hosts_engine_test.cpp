@@ -8,6 +8,7 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include "../shared/staged_world.h"
 #include "local_hosts.h"
 #include "trireme/comm/channel.h"
 #include "trireme/comm/collectives.h"
@@ -42,8 +43,8 @@ const bool hosts_registered = [] {
   add_suite(
       "22Chain", {2, 2}, {.payload_bytes = 600, .small_bytes = 0, .chain_bytes = 5000});
   add_suite("213Chain", {2, 1, 3}, {.small_bytes = 0, .chain_bytes = 5000});
-  // Everything is small.
-  add_suite("22Small", {2, 2}, {.small_bytes = size_t{1} << 28});
+  // Everything is small, but only the smallest rides with the call.
+  add_suite("22Small", {2, 2}, {.payload_bytes = 600, .small_bytes = size_t{1} << 28});
   return true;
 }();
 
@@ -124,6 +125,60 @@ TEST(HostsEngineRanks, RefusesRanksThatAreMixed) {
         return flat;
       },
       [](const Group& world) { barrier(world); });
+}
+
+/// Two hosts of two ranks, where a rank (a thread) may be refused memory.
+class RefusingHosts {
+ public:
+  std::shared_ptr<Engine> join(int rank, const Deadline& deadline) const {
+    const Host& host = hosts_[rank / 2];
+    auto inner = SharedEngine::root(
+        {.rank = rank % 2,
+         .size = 2,
+         .place = {.first_rank = rank / 2 * 2, .ranks_in_all = 4},
+         .memory = host.memory,
+         .control = host.control,
+         .recorder = std::make_shared<FlightRecorder>(
+             host.rings.get(), rank % 2, 2, "", host.rings),
+         .backend = "staged"},
+        deadline);
+    return HostsEngine::root(std::move(inner), net_.join(rank, deadline), {0, 0, 2, 2});
+  }
+
+ private:
+  struct Host {
+    std::shared_ptr<RefusingHeap> memory = std::make_shared<RefusingHeap>();
+    uint64_t control = make_world(*memory, 2);
+    std::shared_ptr<std::byte> rings = flight_rings(2);
+  };
+  Host hosts_[2];
+  LocalWireNet net_{4};
+};
+
+TEST(HostsEngineRanks, ASplitFailsOnAllHostsWhereOneHasNoMemory) {
+  const RefusingHosts hosts;
+  run_threads(
+      4,
+      [&](int rank, const Deadline& deadline) { return hosts.join(rank, deadline); },
+      [](const Group& world) {
+        for (int without = 0; without < 4; ++without) {
+          if (world.rank() == without)
+            RefusingHeap::refuse_at = 1;
+          const std::string what = message_of<InvalidArgument>([&] { world.split(0); });
+          const bool here = world.rank() / 2 == without / 2;
+          EXPECT_TRUE(contains(
+              what,
+              world.rank() == without ? "got none"
+              : here                  ? text("rank ", without)
+              : without < 2           ? std::string("none for ranks 0 and 1")
+                                      : std::string("none for ranks 2 and 3")));
+          const Group part = world.split(0);  // nobody was harmed
+          at::Tensor sum = at::ones({3});
+          all_reduce(part, sum);
+          EXPECT_EQ(sum[0].item<float>(), 4.0F);
+        }
+      },
+      {.timeout = std::chrono::seconds(5)});
 }
 
 // ---- failures

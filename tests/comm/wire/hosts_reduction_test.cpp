@@ -1,4 +1,5 @@
-// Reducing over hosts by every way there is; chain_test.cpp compares the bits.
+// Reducing over hosts. The suites of hosts_engine_test.cpp go through every size of
+// piece, and chain_test.cpp compares the bits.
 #include <gtest/gtest.h>
 
 #include "local_hosts.h"
@@ -9,12 +10,10 @@
 namespace trireme::comm {
 namespace {
 
-TEST(HostsReductionRanks, ByEveryWay) {
+TEST(HostsReductionRanks, TakesTheTreeToAgree) {
   for (const auto& one : testing::reduction_cases()) {
     SCOPED_TRACE(one.name);
     run_hosts({1, 2, 1}, one.body, {.direct_ranks = 0});
-    run_hosts({3, 2}, one.body, {.small_bytes = 0, .chain_bytes = 3000});
-    run_hosts({2, 2}, one.body, {.payload_bytes = 600, .small_bytes = size_t{1} << 28});
   }
 }
 

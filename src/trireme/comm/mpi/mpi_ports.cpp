@@ -79,19 +79,13 @@ class MpiSender : public SendPort {
         .bytes = lane_->sent.bytes - lane_->taken.bytes,
         .options = options_};
   }
-  bool fits(size_t bytes) const {
-    const ChannelFill now = fill();
-    return now.messages == 0 ||
-           (now.messages < static_cast<uint64_t>(options_.capacity_messages) &&
-            now.bytes + bytes <= options_.capacity_bytes);
-  }
   bool has_room(size_t bytes) {
     // Half full is soon enough to look for credit, and keeps what waits for us short.
     const ChannelFill now = fill();
     if (now.messages * 2 >= static_cast<uint64_t>(options_.capacity_messages) ||
-        !fits(bytes))
+        !now.has_room(bytes))
       collect_credit();
-    return fits(bytes);
+    return fill().has_room(bytes);
   }
 
   void collect_credit() {
@@ -111,7 +105,7 @@ class MpiSender : public SendPort {
       // It has come, and is small: this does not wait.
       check_mpi(
           MPI_Mrecv(
-              &lane_->taken, sizeof(MpiCredit), MPI_BYTE, &message, MPI_STATUS_IGNORE),
+              &lane_->taken, sizeof(WireCredit), MPI_BYTE, &message, MPI_STATUS_IGNORE),
           "MPI_Mrecv");
     }
   }
@@ -225,12 +219,12 @@ class MpiReceiver : public ReceivePort {
 
   void give_credit() {
     MpiRuntime& runtime = end_.world().runtime();
-    Buffer credit = runtime.pool().take(sizeof(MpiCredit));
-    std::memcpy(credit.data(), &lane_->taken, sizeof(MpiCredit));
+    Buffer credit = runtime.pool().take(sizeof(WireCredit));
+    std::memcpy(credit.data(), &lane_->taken, sizeof(WireCredit));
     runtime.progress().send(
         {.to = end_.peer, .tag = credit_tag(end_.tag), .comm = end_.wire->comm()},
         std::move(credit),
-        sizeof(MpiCredit),
+        sizeof(WireCredit),
         MPI_BYTE);
   }
 
@@ -245,9 +239,9 @@ MpiReceiveLane::~MpiReceiveLane() {
     progress->adopt(request, std::move(incoming));
 }
 
-template <class Lane>
-std::shared_ptr<Lane> MpiLanes::open(
-    MpiWire& wire, LaneMap<Lane>& lanes, int peer, int tag) {
+namespace {
+
+void begin_channel(MpiWire& wire, int tag) {
   const int highest = highest_channel(wire.world().runtime().highest_tag());
   if (tag < 0 || tag > highest)
     throw InvalidArgument(text(
@@ -257,25 +251,15 @@ std::shared_ptr<Lane> MpiLanes::open(
         tag,
         "; take a smaller one"));
   wire.has_channels();
-  std::lock_guard lock(mutex_);
-  auto& lane = lanes[{peer, tag}];
-  if (!lane)
-    lane = std::make_shared<Lane>();
-  if (lane->open.exchange(true))
-    throw InvalidArgument(text(
-        "[comm] expected this end of the channel with rank ",
-        peer,
-        " and tag ",
-        tag,
-        " to be opened once, but it is open; share the Channel object, or use another "
-        "tag"));
-  return lane;
 }
+
+}  // namespace
 
 std::unique_ptr<SendPort> MpiLanes::open_send(
     std::shared_ptr<MpiWire> wire, int to, int tag, const ChannelOptions& options) {
   check_capacity(options);
-  auto lane = open(*wire, sends_, to, tag);
+  begin_channel(*wire, tag);
+  auto lane = sends_.open(to, tag);
   return std::make_unique<MpiSender>(
       MpiChannelEnd{.wire = std::move(wire), .peer = to, .tag = tag},
       std::move(lane),
@@ -284,7 +268,8 @@ std::unique_ptr<SendPort> MpiLanes::open_send(
 
 std::unique_ptr<ReceivePort> MpiLanes::open_receive(
     std::shared_ptr<MpiWire> wire, int from, int tag) {
-  auto lane = open(*wire, receives_, from, tag);
+  begin_channel(*wire, tag);
+  auto lane = receives_.open(from, tag);
   return std::make_unique<MpiReceiver>(
       MpiChannelEnd{.wire = std::move(wire), .peer = from, .tag = tag},
       std::move(lane));

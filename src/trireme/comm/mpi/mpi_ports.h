@@ -2,34 +2,25 @@
 // of which the tensors are views. Credit comes back as small messages of its own.
 #pragma once
 #include <atomic>
-#include <cstdint>
-#include <map>
 #include <memory>
-#include <mutex>
-#include <utility>
 
 #include "trireme/comm/channel_text.h"
 #include "trireme/comm/engine.h"
 #include "trireme/comm/mpi/mpi_world.h"
 #include "trireme/comm/port_gate.h"
+#include "trireme/comm/wire/wire_lanes.h"
 
 namespace trireme::comm {
 
 class MpiWire;
-
-/// What the receiver tells the sender, counted from the start of the channel.
-struct MpiCredit {
-  uint64_t messages = 0;
-  uint64_t bytes = 0;
-};
 
 /// The sender's account of a channel. It outlives the ends that are opened and closed,
 /// so that credit which comes late still meets the channel it is for.
 struct MpiSendLane {
   PortGate gate;
   std::atomic<bool> open{false};
-  MpiCredit sent;
-  MpiCredit taken;
+  WireCredit sent;
+  WireCredit taken;
 };
 
 /// The receiver's account of a channel, with the message that is just coming in.
@@ -37,7 +28,7 @@ struct MpiReceiveLane {
   ~MpiReceiveLane();
   PortGate gate;
   std::atomic<bool> open{false};
-  MpiCredit taken;
+  WireCredit taken;
   Buffer incoming;
   MPI_Request request = MPI_REQUEST_NULL;
   /// Whether all of it is here, and nobody has taken it yet.
@@ -56,14 +47,8 @@ class MpiLanes {
       std::shared_ptr<MpiWire> wire, int from, int tag);
 
  private:
-  template <class Lane>
-  using LaneMap = std::map<std::pair<int, int>, std::shared_ptr<Lane>>;
-  template <class Lane>
-  std::shared_ptr<Lane> open(MpiWire& wire, LaneMap<Lane>& lanes, int peer, int tag);
-
-  std::mutex mutex_;
-  LaneMap<MpiSendLane> sends_;
-  LaneMap<MpiReceiveLane> receives_;
+  WireLanes<MpiSendLane> sends_;
+  WireLanes<MpiReceiveLane> receives_;
 };
 
 }  // namespace trireme::comm

@@ -1,29 +1,12 @@
 #include "trireme/comm/mpi/mpi_world.h"
 
 #include <exception>
-#include <new>
 #include <string_view>
-#include <sys/mman.h>
 
 #include "trireme/core/error.h"
 
 namespace trireme::comm {
 namespace {
-
-// The recorder finds a rank's ring among those of all; ours is the only one that is
-// ever touched, and the system gives memory to that one only.
-std::shared_ptr<FlightRecorder> make_recorder(
-    int rank, int size, const std::string& folder) {
-  const size_t bytes = kFlightRingBytes * static_cast<size_t>(size);
-  void* memory = ::mmap(
-      nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED)
-    throw std::bad_alloc();
-  const std::shared_ptr<void> rings(
-      memory, [bytes](void* start) { ::munmap(start, bytes); });
-  return std::make_shared<FlightRecorder>(
-      static_cast<std::byte*>(rings.get()), rank, size, folder, rings);
-}
 
 std::string stop_text(int rank, int size, std::string_view why) {
   constexpr std::string_view kModule = "[comm] ";  // once is enough
@@ -41,7 +24,7 @@ MpiWorld::MpiWorld(MpiRuntime& runtime, const MpiSetup& setup)
            .size = runtime.size(),
            .tuning = setup.tuning,
            .recorder =
-               make_recorder(runtime.rank(), runtime.size(), setup.flight_folder)}),
+               make_own_recorder(runtime.rank(), runtime.size(), setup.flight_folder)}),
       runtime_(runtime),
       policy_(poll_policy(setup.local_ranks)),
       transfer_bytes_(setup.transfer_bytes),

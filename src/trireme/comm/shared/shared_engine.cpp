@@ -176,14 +176,7 @@ void SharedEngine::abort(const std::string& why) noexcept {
 }
 
 std::shared_ptr<Engine> SharedEngine::renew(const Deadline& deadline) {
-  if (id_ != 0)
-    throw NotSupported(
-        "[comm] expected the world's own group to be renewed, got one made by split(); "
-        "renew that one, and split it again");
-  if (renewed_)
-    throw InvalidArgument(
-        "[comm] expected a group of the newest generation to renew, got one that was "
-        "renewed already; use what renew() gave");
+  check_renewable(id_, renewed_);
   WorldSetup setup = world_->setup();
   setup.control = world_->renew(
       deadline, [this] { return make_world(world_->memory(), world_->size()); });

@@ -57,7 +57,7 @@ std::shared_ptr<Engine> start_tcp(const BackendContext& context) {
   const auto restarts = static_cast<uint64_t>(env.restart_count);
   const auto heartbeat = read_heartbeat(variables);
   TcpPlace place = tcp_place(env.master_addr);
-  TcpSetup setup{
+  const TcpSetup setup{
       .rank = env.rank,
       .size = env.world_size,
       .store = net::open_store(
@@ -75,8 +75,7 @@ std::shared_ptr<Engine> start_tcp(const BackendContext& context) {
       .host = std::move(place.host),
       .flight_folder = flight_folder(record_name(env)),
       .heartbeat = heartbeat};
-  auto flat =
-      std::make_shared<WireEngine>(TcpWire::root(std::move(setup), context.deadline));
+  auto flat = std::make_shared<WireEngine>(TcpWire::root(setup, context.deadline));
   return join_hosts(context, std::move(flat));
 }
 

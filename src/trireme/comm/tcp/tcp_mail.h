@@ -16,6 +16,7 @@
 
 #include "trireme/comm/doorbell.h"
 #include "trireme/comm/engine.h"
+#include "trireme/comm/wire/wire_lanes.h"
 #include "trireme/core/buffer_pool.h"
 
 namespace trireme::comm {
@@ -45,12 +46,6 @@ using TcpTransferPtr = std::shared_ptr<TcpTransfer>;
 /// A channel's end: its group, the other end's rank in the world, and its tag.
 using TcpChannelKey = std::tuple<uint32_t, int, int>;
 
-/// What the receiver has taken, counted from the start of the channel.
-struct TcpCredit {
-  uint64_t messages = 0;
-  uint64_t bytes = 0;
-};
-
 /// The state of one rank's world that its threads and the I/O thread share, under one
 /// lock. Its bell rings for whatever happens to a channel.
 class TcpMail : public Doorbell {
@@ -76,7 +71,16 @@ class TcpMail : public Doorbell {
   TcpTransferPtr ready(uint32_t group, int peer, uint64_t number);
   /// It has arrived, or never will.
   void sent(const TcpTransferPtr& transfer, bool arrived);
+
+  // -- groups
+
+  /// A member has left a group.
   void left(uint32_t group, int peer);
+  /// This rank has left it. What was kept for it goes; what `talkers`, members that
+  /// know this rank, still have under way goes when it comes.
+  void close_group(uint32_t group, std::span<const int> talkers);
+  /// Of how many groups something is kept.
+  size_t groups();
 
   // -- channels
 
@@ -84,12 +88,13 @@ class TcpMail : public Doorbell {
   std::optional<Buffer> take(const TcpChannelKey& key);
   bool has_message(const TcpChannelKey& key);
   void deliver(const TcpChannelKey& key, Buffer message);
-  TcpCredit credit(const TcpChannelKey& key);
-  void set_credit(const TcpChannelKey& key, const TcpCredit& credit);
+  /// What the receiver has taken.
+  WireCredit credit(const TcpChannelKey& key);
+  void set_credit(const TcpChannelKey& key, const WireCredit& credit);
   /// The sender has closed its end after so many messages.
   void close_channel(const TcpChannelKey& key, uint64_t messages);
-  /// Whether it has, and `taken` were all.
-  bool is_closed(const TcpChannelKey& key, uint64_t taken);
+  /// Whether it has, as often as the receiver has opened its own, and `taken` were all.
+  bool is_closed(const TcpChannelKey& key, uint64_t taken, uint64_t openings);
 
   void listen() override {}
   void stop_listening() noexcept override {}
@@ -102,10 +107,16 @@ class TcpMail : public Doorbell {
   bool fail(const Failure& failure);
   /// A rank has closed its world.
   void rank_left(int rank);
-  bool has_left(uint32_t group, int rank);
-  /// What the world was stopped by, if it was; check() throws it.
-  std::optional<Failure> failure();
+  /// Throws what the world was stopped by, if it was.
   void check();
+  /// A last word is on its way to a rank, until it is there or never will be.
+  void telling(int rank);
+  void told(int rank);
+  /// A rank has said why it stops: it needs no reason of ours, only to know that its
+  /// own has come.
+  void told_by(int rank);
+  /// Waits until no word is on its way to these any more, or the time is over.
+  void await_told(std::span<const int> ranks, std::chrono::milliseconds limit);
 
   /// Waits until `condition`, called under the lock, is true, or the world has failed;
   /// false when the time is over.
@@ -116,7 +127,9 @@ class TcpMail : public Doorbell {
   }
   /// For conditions of wait().
   bool gone_locked(uint32_t group, int rank) const {
-    return ranks_left_.contains(rank) || left_.contains({group, rank});
+    const Group* found = find_locked(group);
+    return ranks_left_.contains(rank) ||
+           (found != nullptr && found->left.contains(rank));
   }
   /// Whether a transfer that is not done will never be. What a receiver has a place for
   /// may arrive although it has left since: only the session knows.
@@ -126,18 +139,18 @@ class TcpMail : public Doorbell {
                : gone_locked(transfer.group, transfer.peer);
   }
   bool has_message_locked(const TcpChannelKey& key) const {
-    const auto found = channels_.find(key);
-    return found != channels_.end() && !found->second.messages.empty();
+    const Channel* found = find_locked(key);
+    return found != nullptr && !found->messages.empty();
   }
   /// Whether the sender has closed its end, and messages before that are on their way:
   /// large ones are slower than the word that it has left.
   bool more_coming_locked(const TcpChannelKey& key, uint64_t taken) const {
-    const auto found = channels_.find(key);
-    return found != channels_.end() && found->second.closed_after > taken;
+    const Channel* found = find_locked(key);
+    return found != nullptr && found->closed_after > taken;
   }
-  TcpCredit credit_locked(const TcpChannelKey& key) const {
-    const auto found = channels_.find(key);
-    return found == channels_.end() ? TcpCredit() : found->second.credit;
+  WireCredit credit_locked(const TcpChannelKey& key) const {
+    const Channel* found = find_locked(key);
+    return found == nullptr ? WireCredit() : found->credit;
   }
 
  private:
@@ -150,10 +163,31 @@ class TcpMail : public Doorbell {
   };
   struct Channel {
     std::deque<Buffer> messages;
-    TcpCredit credit;
+    uint64_t arrived = 0;  // messages, taken or not
+    WireCredit credit;
     std::optional<uint64_t> closed_after;
+    uint64_t closings = 0;
+
+    bool awaits_more() const { return closed_after && *closed_after > arrived; }
   };
-  using LaneKey = std::pair<uint32_t, int>;
+  /// What is known of a group, from the first word that comes to the last.
+  struct Group {
+    std::map<int, Lane> incoming, outgoing;           // by the other end
+    std::map<std::pair<int, int>, Channel> channels;  // by the other end and tag
+    std::set<int> left;
+    /// This rank has left, and drops what comes.
+    bool closed = false;
+    /// Then: who may still send something.
+    std::set<int> talkers;
+  };
+  const Group* find_locked(uint32_t group) const {
+    const auto found = groups_.find(group);
+    return found == groups_.end() ? nullptr : &found->second;
+  }
+  const Channel* find_locked(const TcpChannelKey& key) const;
+  Channel& channel(const TcpChannelKey& key);
+  bool is_over(uint32_t group) const;
+  void settle(uint32_t group);
   void ring() {
     ++rings_;
     changed_.notify_all();
@@ -162,10 +196,10 @@ class TcpMail : public Doorbell {
   std::atomic<uint32_t> rings_{0};
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::map<LaneKey, Lane> incoming_, outgoing_;
-  std::map<TcpChannelKey, Channel> channels_;
-  std::set<LaneKey> left_;
+  std::map<uint32_t, Group> groups_;
   std::set<int> ranks_left_;
+  std::multiset<int> telling_;
+  std::set<int> told_by_;
   std::optional<Failure> failure_;
 };
 

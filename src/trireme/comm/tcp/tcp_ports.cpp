@@ -1,27 +1,12 @@
 #include "trireme/comm/tcp/tcp_ports.h"
 
-#include <atomic>
-
 #include "trireme/comm/buffer_tensors.h"
 #include "trireme/comm/channel_text.h"
-#include "trireme/comm/port_gate.h"
 #include "trireme/comm/tcp/tcp_wire.h"
 #include "trireme/comm/wait_budget.h"
 #include "trireme/core/error.h"
 
 namespace trireme::comm {
-
-struct TcpLanes::SendLane {
-  PortGate gate;
-  std::atomic<bool> open{false};
-  TcpCredit sent;
-};
-
-struct TcpLanes::ReceiveLane {
-  PortGate gate;
-  std::atomic<bool> open{false};
-  TcpCredit taken;
-};
 
 namespace {
 
@@ -102,12 +87,10 @@ constexpr uint64_t kAll = ~uint64_t{0};
 class TcpSender : public SendPort {
  public:
   TcpSender(
-      TcpChannelEnd end,
-      std::shared_ptr<TcpLanes::SendLane> lane,
-      const ChannelOptions& options)
+      TcpChannelEnd end, std::shared_ptr<TcpLane> lane, const ChannelOptions& options)
       : end_(std::move(end)), lane_(std::move(lane)), options_(options) {}
   ~TcpSender() override {
-    end_.world().send_closed(end_.key(), lane_->sent.messages);
+    end_.world().send_closed(end_.key(), lane_->account.messages);
     lane_->open.store(false);
   }
 
@@ -117,7 +100,7 @@ class TcpSender : public SendPort {
     if (!turn)
       end_.world().time_out_channel(turn_missing_text(end_.other(), deadline));
     auto record =
-        end_.record(FlightKind::Send, layout.total_bytes, lane_->sent.messages + 1);
+        end_.record(FlightKind::Send, layout.total_bytes, lane_->account.messages + 1);
     turn.set_waiting(true);
     const auto room = [&] {
       return fits(layout.total_bytes, end_.mail().credit_locked(end_.key()));
@@ -142,7 +125,7 @@ class TcpSender : public SendPort {
     if (!turn || !fits(layout.total_bytes, end_.mail().credit(end_.key())))
       return false;
     auto record =
-        end_.record(FlightKind::Send, layout.total_bytes, lane_->sent.messages + 1);
+        end_.record(FlightKind::Send, layout.total_bytes, lane_->account.messages + 1);
     post(message, layout, Deadline::after(kConnect));
     record.done();
     return true;
@@ -152,35 +135,32 @@ class TcpSender : public SendPort {
   // A first message may have to find its way.
   static constexpr std::chrono::seconds kConnect{30};
 
-  ChannelFill fill(const TcpCredit& taken) const {
+  ChannelFill fill(const WireCredit& taken) const {
     return {
-        .messages = lane_->sent.messages - taken.messages,
-        .bytes = lane_->sent.bytes - taken.bytes,
+        .messages = lane_->account.messages - taken.messages,
+        .bytes = lane_->account.bytes - taken.bytes,
         .options = options_};
   }
-  bool fits(size_t bytes, const TcpCredit& taken) const {
-    const ChannelFill now = fill(taken);
-    return now.messages == 0 ||
-           (now.messages < static_cast<uint64_t>(options_.capacity_messages) &&
-            now.bytes + bytes <= options_.capacity_bytes);
+  bool fits(size_t bytes, const WireCredit& taken) const {
+    return fill(taken).has_room(bytes);
   }
   void post(
       const Message& message, const MessageLayout& layout, const Deadline& deadline) {
     Buffer buffer = end_.world().pool().take(layout.total_bytes);
     encode(message, layout, buffer.data());
     end_.world().send_message(end_.key(), std::move(buffer), deadline);
-    ++lane_->sent.messages;
-    lane_->sent.bytes += layout.total_bytes;
+    ++lane_->account.messages;
+    lane_->account.bytes += layout.total_bytes;
   }
 
   TcpChannelEnd end_;
-  std::shared_ptr<TcpLanes::SendLane> lane_;
+  std::shared_ptr<TcpLane> lane_;
   ChannelOptions options_;
 };
 
 class TcpReceiver : public ReceivePort {
  public:
-  TcpReceiver(TcpChannelEnd end, std::shared_ptr<TcpLanes::ReceiveLane> lane)
+  TcpReceiver(TcpChannelEnd end, std::shared_ptr<TcpLane> lane)
       : end_(std::move(end)), lane_(std::move(lane)) {}
   ~TcpReceiver() override { lane_->open.store(false); }
 
@@ -189,19 +169,19 @@ class TcpReceiver : public ReceivePort {
     if (!turn)
       end_.world().time_out_channel(turn_missing_text(end_.other(), deadline));
     // From the start, so that it shows what a rank waits for.
-    auto record = end_.record(FlightKind::Receive, 0, lane_->taken.messages + 1);
+    auto record = end_.record(FlightKind::Receive, 0, lane_->account.messages + 1);
     turn.set_waiting(true);
     const auto here = [&] { return end_.mail().has_message_locked(end_.key()); };
-    if (!end_.wait(deadline, lane_->taken.messages, here))
+    if (!end_.wait(deadline, lane_->account.messages, here))
       end_.world().time_out_channel(message_missing_text(
-          end_.other(), lane_->taken.messages + 1, "it did not come", deadline));
+          end_.other(), lane_->account.messages + 1, "it did not come", deadline));
     turn.set_waiting(false);
     return take(*end_.mail().take(end_.key()), record);
   }
 
   bool ready() override { return end_.mail().has_message(end_.key()); }
   bool closed() override {
-    return end_.mail().is_closed(end_.key(), lane_->taken.messages);
+    return end_.mail().is_closed(end_.key(), lane_->account.messages, lane_->openings);
   }
   Doorbell* doorbell() override { return &end_.mail(); }
 
@@ -211,10 +191,10 @@ class TcpReceiver : public ReceivePort {
       return std::nullopt;
     std::optional<Buffer> buffer = end_.mail().take(end_.key());
     if (!buffer) {
-      end_.check_there(lane_->taken.messages);
+      end_.check_there(lane_->account.messages);
       return std::nullopt;
     }
-    auto record = end_.record(FlightKind::Receive, 0, lane_->taken.messages + 1);
+    auto record = end_.record(FlightKind::Receive, 0, lane_->account.messages + 1);
     return take(std::move(*buffer), record);
   }
 
@@ -222,9 +202,9 @@ class TcpReceiver : public ReceivePort {
   Message take(Buffer buffer, FlightRecorder::Record& record) {
     const std::span<std::byte> bytes = buffer.bytes();
     record.set_what(bytes.size());
-    ++lane_->taken.messages;
-    lane_->taken.bytes += bytes.size();
-    end_.world().send_credit(end_.key(), lane_->taken);
+    ++lane_->account.messages;
+    lane_->account.bytes += bytes.size();
+    end_.world().send_credit(end_.key(), lane_->account);
     BufferTensors maker(std::move(buffer));
     Message message = decode(bytes, maker);
     record.done();
@@ -232,39 +212,23 @@ class TcpReceiver : public ReceivePort {
   }
 
   TcpChannelEnd end_;
-  std::shared_ptr<TcpLanes::ReceiveLane> lane_;
+  std::shared_ptr<TcpLane> lane_;
 };
 
 }  // namespace
 
-template <class Lane>
-std::shared_ptr<Lane> TcpLanes::open(LaneMap<Lane>& lanes, int peer, int tag) {
-  const std::lock_guard lock(mutex_);
-  auto& lane = lanes[{peer, tag}];
-  if (!lane)
-    lane = std::make_shared<Lane>();
-  if (lane->open.exchange(true))
-    throw InvalidArgument(text(
-        "[comm] expected this end of the channel with rank ",
-        peer,
-        " and tag ",
-        tag,
-        " to be opened once, but it is open; share the Channel object, or use another "
-        "tag"));
-  return lane;
-}
-
 std::unique_ptr<SendPort> TcpLanes::open_send(
     std::shared_ptr<TcpWire> wire, int to, int tag, const ChannelOptions& options) {
   check_capacity(options);
-  auto lane = open(sends_, to, tag);
+  auto lane = sends_.open(to, tag);
   return std::make_unique<TcpSender>(
       TcpChannelEnd(std::move(wire), to, tag), std::move(lane), options);
 }
 
 std::unique_ptr<ReceivePort> TcpLanes::open_receive(
     std::shared_ptr<TcpWire> wire, int from, int tag) {
-  auto lane = open(receives_, from, tag);
+  auto lane = receives_.open(from, tag);
+  ++lane->openings;
   return std::make_unique<TcpReceiver>(
       TcpChannelEnd(std::move(wire), from, tag), std::move(lane));
 }

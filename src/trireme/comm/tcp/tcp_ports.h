@@ -1,16 +1,25 @@
 // Channel ends over tcp: a message is encoded into one buffer, and received into one,
 // of which the tensors are views.
 #pragma once
-#include <map>
+#include <atomic>
+#include <cstdint>
 #include <memory>
-#include <mutex>
-#include <utility>
 
 #include "trireme/comm/engine.h"
+#include "trireme/comm/port_gate.h"
+#include "trireme/comm/wire/wire_lanes.h"
 
 namespace trireme::comm {
 
 class TcpWire;
+
+/// One end of a channel, with what it has sent or taken.
+struct TcpLane {
+  PortGate gate;
+  std::atomic<bool> open{false};
+  uint64_t openings = 0;
+  WireCredit account;
+};
 
 /// The channels of one group that begin or end at this rank.
 class TcpLanes {
@@ -21,19 +30,8 @@ class TcpLanes {
   std::unique_ptr<ReceivePort> open_receive(
       std::shared_ptr<TcpWire> wire, int from, int tag);
 
-  /// What stays of a channel's end between two openings.
-  struct SendLane;
-  struct ReceiveLane;
-
  private:
-  template <class Lane>
-  using LaneMap = std::map<std::pair<int, int>, std::shared_ptr<Lane>>;
-  template <class Lane>
-  std::shared_ptr<Lane> open(LaneMap<Lane>& lanes, int peer, int tag);
-
-  std::mutex mutex_;
-  LaneMap<SendLane> sends_;
-  LaneMap<ReceiveLane> receives_;
+  WireLanes<TcpLane> sends_, receives_;
 };
 
 }  // namespace trireme::comm

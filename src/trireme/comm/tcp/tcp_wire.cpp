@@ -13,8 +13,9 @@ constexpr auto kLook = std::chrono::milliseconds(50);
 
 }  // namespace
 
-std::shared_ptr<TcpWire> TcpWire::root(TcpSetup setup, const Deadline& deadline) {
-  auto world = TcpWorld::join(std::move(setup), deadline);
+std::shared_ptr<TcpWire> TcpWire::root(
+    const TcpSetup& setup, const Deadline& deadline) {
+  auto world = TcpWorld::join(setup, deadline);
   WireSeat seat{
       .members = std::vector<int>(static_cast<size_t>(world->size())),
       .rank = world->rank()};
@@ -160,9 +161,7 @@ std::unique_ptr<ReceivePort> TcpWire::open_receive(int from, int tag) {
 std::shared_ptr<Wire> TcpWire::renew(const Deadline& deadline) {
   TcpSetup setup = world_->setup();
   ++setup.generation;
-  setup.again = std::exchange(renewal_failed_, true);
-  auto renewed = root(std::move(setup), deadline);
-  renewal_failed_ = false;
+  auto renewed = root(setup, deadline);
   world_->stop(
       {.origin = world_->rank(),
        .why = "[comm] expected the renewed group, got the old one; use what renew() "

@@ -13,7 +13,7 @@ namespace trireme::comm {
 class TcpWire : public Wire, public std::enable_shared_from_this<TcpWire> {
  public:
   /// The wire of the whole world; meets all ranks.
-  static std::shared_ptr<TcpWire> root(TcpSetup setup, const Deadline& deadline);
+  static std::shared_ptr<TcpWire> root(const TcpSetup& setup, const Deadline& deadline);
   TcpWire(WireSeat seat, std::shared_ptr<TcpWorld> world);
   ~TcpWire() override;
 
@@ -45,7 +45,6 @@ class TcpWire : public Wire, public std::enable_shared_from_this<TcpWire> {
   std::vector<TcpTransferPtr> transfers_;
   std::vector<uint64_t> sent_, received_;  // by peer: how many transfers there were
   TcpLanes lanes_;
-  bool renewal_failed_ = false;
 };
 
 }  // namespace trireme::comm

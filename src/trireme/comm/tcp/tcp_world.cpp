@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <cstring>
 #include <exception>
-#include <new>
-#include <sys/mman.h>
 #include <thread>
 #include <utility>
 
@@ -20,6 +18,8 @@ namespace {
 
 constexpr std::string_view kNamePrefix = "rank-";
 constexpr std::chrono::milliseconds kDialLimit = std::chrono::seconds(10);
+// How long the one who gives up waits for the others to hear why.
+constexpr std::chrono::milliseconds kLastWords{500};
 
 std::string node_name(int rank) {
   return text(kNamePrefix, rank);
@@ -59,22 +59,6 @@ net::OutMessage word_with(TcpKind kind, const TcpHeader& header, Buffer buffer) 
   return message;
 }
 
-std::shared_ptr<FlightRecorder> make_tcp_recorder(const TcpSetup& setup) {
-  const size_t bytes = kFlightRingBytes * static_cast<size_t>(setup.size);
-  void* memory = ::mmap(
-      nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED)
-    throw std::bad_alloc();
-  const std::shared_ptr<void> rings(
-      memory, [bytes](void* start) { ::munmap(start, bytes); });
-  return std::make_shared<FlightRecorder>(
-      static_cast<std::byte*>(rings.get()),
-      setup.rank,
-      setup.size,
-      setup.flight_folder,
-      rings);
-}
-
 }  // namespace
 
 TcpWorld::TcpWorld(TcpSetup setup)
@@ -83,7 +67,7 @@ TcpWorld::TcpWorld(TcpSetup setup)
            .rank = setup.rank,
            .size = setup.size,
            .tuning = setup.tuning,
-           .recorder = make_tcp_recorder(setup)}),
+           .recorder = make_own_recorder(setup.rank, setup.size, setup.flight_folder)}),
       setup_(std::move(setup)),
       exceptions_at_start_(std::uncaught_exceptions()),
       chosen_(static_cast<size_t>(size())),
@@ -92,13 +76,61 @@ TcpWorld::TcpWorld(TcpSetup setup)
     dialling_.push_back(std::make_unique<std::mutex>());
 }
 
-std::shared_ptr<TcpWorld> TcpWorld::join(TcpSetup setup, const Deadline& deadline) {
-  const std::shared_ptr<TcpWorld> world(new TcpWorld(std::move(setup)));
-  world->meet(deadline);
-  return world;
+std::shared_ptr<TcpWorld> TcpWorld::join(
+    const TcpSetup& setup, const Deadline& deadline) {
+  // Rank 0 may host the store, in which the others find who has not come.
+  const Deadline until = setup.rank == 0 ? deadline.later() : deadline;
+  std::optional<std::string> first_reason;
+  for (int attempt = 0;; ++attempt) {
+    const std::shared_ptr<TcpWorld> world(new TcpWorld(setup));
+    try {
+      if (world->meet(attempt, until))
+        return world;
+    } catch (const TcpMeeting::GivenUp& given_up) {
+      if (!first_reason)
+        first_reason = given_up.why;
+    } catch (const TimeoutError&) {
+      // Who gave up first knew who was missing; now it is missing itself.
+      if (first_reason)
+        throw TimeoutError(*first_reason);
+      throw;
+    }
+  }
 }
 
-void TcpWorld::meet(const Deadline& deadline) {
+// False if this attempt was over before it began here.
+bool TcpWorld::meet(int attempt, const Deadline& deadline) {
+  // Kept: the store may go before the last connection is made.
+  TcpMeeting meeting(
+      {text("world/", setup_.generation, "/", attempt, "/"), setup_.store},
+      rank(),
+      size(),
+      [this] { mail_->check(); });
+  // By a world that was closed before, too.
+  if (meeting.over())
+    return false;
+  start_node();
+  try {
+    meet_neighbours(meeting, deadline);
+  } catch (const TcpMeeting::GivenUp&) {
+    leave_meeting();
+    throw;
+  } catch (const TimeoutError&) {
+    leave_meeting();
+    throw;
+  } catch (const Error&) {
+    // That of rank 0, perhaps, which has left because of the one who is gone.
+    mail_->check();
+    const auto why = meeting.given_up();
+    if (!why)
+      throw;
+    leave_meeting();
+    throw TcpMeeting::GivenUp{*why};
+  }
+  return true;
+}
+
+void TcpWorld::start_node() {
   node_ = std::make_unique<net::Node>(
       net::NodeOptions{
           .name = node_name(rank()),
@@ -110,21 +142,15 @@ void TcpWorld::meet(const Deadline& deadline) {
           .limits = {.small_bytes = 2 * kEagerBytes},
           .heartbeat = setup_.heartbeat},
       *this);
-  try {
-    // Rank 0 may host the store, in which the others find who has not come.
-    meet_in_store(rank() == 0 ? deadline.later() : deadline);
-  } catch (const PeerError&) {
-    // That of rank 0, perhaps, which has left because of the one who is gone.
-    mail_->check();
-    throw;
-  }
 }
 
-net::PrefixStore TcpWorld::room(const char* name) const {
-  return {text("world/", setup_.generation, "/", name), setup_.store};
+// Nobody has failed: the others wait, or try again, and hear nothing of it.
+void TcpWorld::leave_meeting() {
+  leaving_ = true;
+  node_->close();
 }
 
-void TcpWorld::meet_in_store(const Deadline& deadline) {
+void TcpWorld::meet_neighbours(TcpMeeting& meeting, const Deadline& deadline) {
   // Who dies before it is connected to anybody has left its trace in the store.
   const net::StoreWatch gone =
       setup_.store->watch(net::kGonePrefix, [this](const net::StoreChange& change) {
@@ -134,19 +160,12 @@ void TcpWorld::meet_in_store(const Deadline& deadline) {
           look_for_gone();
       });
   look_for_gone();
-  const auto check = [this] { mail_->check(); };
-  // Kept: the store may go before the last connection is made.
-  net::PrefixStore here = room("");
-  if (setup_.again)
-    for (const char* name : {"", "met/"})
-      room(name).erase(text("join/", rank()));
-  addresses_ = net::join(here, size(), rank(), own_address(), deadline, check);
+  addresses_ = meeting.trade_addresses(own_address(), deadline);
   if (size() == 1)
     return;
-  peer((rank() + 1) % size(), deadline);
+  peer((rank() + 1) % size(), deadline, [&meeting] { meeting.check(); });
   // Nobody goes on, and perhaps leaves, before all have met their neighbours.
-  net::PrefixStore met = room("met/");
-  net::join(met, size(), rank(), "", deadline, check);
+  meeting.pass(deadline);
 }
 
 std::string TcpWorld::own_address() const {
@@ -197,23 +216,33 @@ std::optional<net::Peer> TcpWorld::known_peer(int rank) {
 }
 
 // Two ranks that dial each other at once have two sessions.
-bool TcpWorld::has_other_session(int rank, const net::Peer& than) {
+std::vector<net::Peer> TcpWorld::sessions_with(int rank) {
   const std::lock_guard lock(mutex_);
   const auto at = static_cast<size_t>(rank);
+  std::vector<net::Peer> sessions;
   for (const net::Peer& one : {chosen_[at], inbound_[at]})
-    if (one && one != than && !one.ended())
+    if (one && (sessions.empty() || sessions.front() != one))
+      sessions.push_back(one);
+  return sessions;
+}
+
+bool TcpWorld::has_other_session(int rank, const net::Peer& than) {
+  for (const net::Peer& one : sessions_with(rank))
+    if (one != than && !one.ended())
       return true;
   return false;
 }
 
-net::Peer TcpWorld::peer(int rank, const Deadline& deadline) {
+net::Peer TcpWorld::peer(
+    int rank, const Deadline& deadline, const Check& while_dialling) {
   if (const auto known = known_peer(rank))
     return *known;
   const std::lock_guard dialling(*dialling_[static_cast<size_t>(rank)]);
   if (const auto known = known_peer(rank))
     return *known;
   check();
-  const net::Peer dialled = dial(rank, deadline);
+  const auto look = while_dialling ? while_dialling : [this] { mail_->check(); };
+  const net::Peer dialled = dial(rank, deadline, look);
   const std::lock_guard lock(mutex_);
   auto& chosen = chosen_[static_cast<size_t>(rank)];
   if (!chosen)
@@ -222,14 +251,13 @@ net::Peer TcpWorld::peer(int rank, const Deadline& deadline) {
 }
 
 // All nodes listen since the start: who does not answer is gone.
-net::Peer TcpWorld::dial(int rank, const Deadline& deadline) {
+net::Peer TcpWorld::dial(int rank, const Deadline& deadline, const Check& check) {
   const auto address = net::Address::parse(addresses_[static_cast<size_t>(rank)]);
   const auto limit = std::min(
       std::chrono::duration_cast<std::chrono::milliseconds>(deadline.remaining()),
       kDialLimit);
   try {
-    return node_->connect(
-        node_name(rank), address, Deadline::after(limit), [this] { mail_->check(); });
+    return node_->connect(node_name(rank), address, Deadline::after(limit), check);
   } catch (const TimeoutError& error) {
     throw PeerError(
         rank,
@@ -321,7 +349,7 @@ void TcpWorld::send_message(
           TcpKind::Message, {.group = group, .tag = tag}, std::move(message)));
 }
 
-void TcpWorld::send_credit(const TcpChannelKey& key, const TcpCredit& credit) {
+void TcpWorld::send_credit(const TcpChannelKey& key, const WireCredit& credit) {
   const auto& [group, to, tag] = key;
   if (to == rank())
     return mail_->set_credit(key, credit);
@@ -345,25 +373,23 @@ void TcpWorld::send_closed(const TcpChannelKey& key, uint64_t messages) {
 }
 
 void TcpWorld::leave(uint32_t group, std::span<const int> members) {
+  std::vector<int> known;
   for (const int member : members)
     if (member != rank())
-      if (const auto known = known_peer(member))
-        known->send(word(TcpKind::Left, {.group = group}));
+      if (const auto session = known_peer(member)) {
+        session->send(word(TcpKind::Left, {.group = group}));
+        known.push_back(member);
+      }
+  mail_->close_group(group, known);
 }
 
 void TcpWorld::withdraw(std::span<const TcpTransferPtr> transfers) {
-  for (const int touched : mail_->withdraw(transfers)) {
-    std::vector<net::Peer> sessions;
-    {
-      const std::lock_guard lock(mutex_);
-      sessions = {
-          chosen_[static_cast<size_t>(touched)],
-          inbound_[static_cast<size_t>(touched)]};
-    }
-    for (const net::Peer& session : sessions)
-      if (session)
-        session.drop();
-  }
+  const std::vector<int> touched = mail_->withdraw(transfers);
+  // A session takes what it has queued with it: the word why, if there is one, first.
+  mail_->await_told(touched, kLastWords);
+  for (const int peer : touched)
+    for (const net::Peer& session : sessions_with(peer))
+      session.drop();
 }
 
 void TcpWorld::time_out_channel(const std::string& what) {
@@ -410,6 +436,7 @@ void TcpWorld::received(const net::Peer& peer, net::InMessage message) {
     case TcpKind::Left:
       return mail_->left(header.group, from);
     case TcpKind::Stop:
+      mail_->told_by(from);
       return fail(
           {.origin = header.origin, .why = header.why, .timed_out = header.timed_out},
           false);
@@ -447,13 +474,8 @@ void TcpWorld::lost(const net::Peer& peer, net::Ending ending, const std::string
 
 // -- failures
 
-// Nobody sees a failure before the other world of this rank has heard of it: from then
-// on all groups of both refuse.
 void TcpWorld::check() const {
-  if (const auto failure = mail_->failure()) {
-    tell_failure(*failure);
-    mail_->check();
-  }
+  mail_->check();
 }
 
 void TcpWorld::stop(const Failure& failure) noexcept {
@@ -466,8 +488,8 @@ void TcpWorld::fail(const Failure& failure, bool ours) noexcept {
       const std::lock_guard lock(fail_mutex_);
       if (std::exchange(failed_, true))
         return;
-      // Who waits here may leave as soon as it hears of it, and drop its sessions: the
-      // others shall know why by then.
+      // First the other world of this rank: nobody sees a failure of one before both
+      // refuse. Then the others, for who waits here may leave as soon as it hears.
       tell_failure(failure);
       tell_peers(failure);
       mail_->fail(failure);
@@ -483,20 +505,17 @@ void TcpWorld::fail(const Failure& failure, bool ours) noexcept {
 // sessions, one may be full of what nobody will take any more.
 void TcpWorld::tell_peers(const Failure& failure) noexcept {
   try {
-    std::vector<net::Peer> peers;
-    {
-      const std::lock_guard lock(mutex_);
-      for (const auto* known : {&chosen_, &inbound_})
-        for (const net::Peer& peer : *known)
-          if (peer)
-            peers.push_back(peer);
-    }
-    for (const net::Peer& known : peers)
-      known.send(word(
-          TcpKind::Stop,
-          {.origin = failure.origin,
-           .timed_out = failure.timed_out,
-           .why = failure.why}));
+    for (int peer = 0; peer < size(); ++peer)
+      for (const net::Peer& session : sessions_with(peer)) {
+        net::OutMessage stop = word(
+            TcpKind::Stop,
+            {.origin = failure.origin,
+             .timed_out = failure.timed_out,
+             .why = failure.why});
+        mail_->telling(peer);
+        stop.done = [mail = mail_, peer](bool) { mail->told(peer); };
+        session.send(std::move(stop));
+      }
   } catch (const std::exception& error) {
     TRIREME_LOG(warn, "comm") << "could not tell the others of a failure: "
                               << error.what();

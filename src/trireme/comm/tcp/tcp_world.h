@@ -1,6 +1,7 @@
 // A rank's hold on a world whose ranks talk over tcp: its node, its peers, its mail.
 #pragma once
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -9,6 +10,7 @@
 #include <vector>
 
 #include "trireme/comm/tcp/tcp_mail.h"
+#include "trireme/comm/tcp/tcp_meeting.h"
 #include "trireme/comm/wire/wire.h"
 #include "trireme/net/node.h"
 #include "trireme/net/store.h"
@@ -33,8 +35,6 @@ struct TcpSetup {
   WireTuning tuning;
   /// Counts renewals.
   uint64_t generation = 0;
-  /// Whether this rank has waited for the others of this generation before, in vain.
-  bool again = false;
   /// How long a rank may be silent before it counts as dead.
   std::chrono::milliseconds heartbeat = std::chrono::seconds(10);
 };
@@ -43,8 +43,10 @@ struct TcpSetup {
 /// from the start, so that a failure finds its way to everybody.
 class TcpWorld : public WireWorld, public net::Receiver {
  public:
-  /// Meets all ranks; TimeoutError names those that do not come.
-  static std::shared_ptr<TcpWorld> join(TcpSetup setup, const Deadline& deadline);
+  /// Meets all ranks; TimeoutError names those that do not come. Then all may call it
+  /// again: either all ranks join, or none does.
+  static std::shared_ptr<TcpWorld> join(
+      const TcpSetup& setup, const Deadline& deadline);
   /// Says goodbye; a world that goes by an exception is stopped.
   ~TcpWorld() override;
 
@@ -65,7 +67,7 @@ class TcpWorld : public WireWorld, public net::Receiver {
       std::span<const std::byte> bytes,
       const Deadline& deadline);
   void send_message(const TcpChannelKey& key, Buffer message, const Deadline& deadline);
-  void send_credit(const TcpChannelKey& key, const TcpCredit& credit);
+  void send_credit(const TcpChannelKey& key, const WireCredit& credit);
   void send_closed(const TcpChannelKey& key, uint64_t messages);
   /// Tells those who were spoken to that this rank has left a group.
   void leave(uint32_t group, std::span<const int> members);
@@ -82,14 +84,17 @@ class TcpWorld : public WireWorld, public net::Receiver {
 
  private:
   explicit TcpWorld(TcpSetup setup);
-  void meet(const Deadline& deadline);
-  void meet_in_store(const Deadline& deadline);
+  bool meet(int attempt, const Deadline& deadline);
+  void start_node();
+  void leave_meeting();
+  void meet_neighbours(TcpMeeting& meeting, const Deadline& deadline);
   void note_gone(const std::string& key, const std::string& why);
-  net::PrefixStore room(const char* name) const;
   std::string own_address() const;
   void look_for_gone();
-  net::Peer peer(int rank, const Deadline& deadline);
-  net::Peer dial(int rank, const Deadline& deadline);
+  using Check = std::function<void()>;
+  net::Peer peer(int rank, const Deadline& deadline, const Check& while_dialling = {});
+  net::Peer dial(int rank, const Deadline& deadline, const Check& check);
+  std::vector<net::Peer> sessions_with(int rank);
   std::optional<net::Peer> known_peer(int rank);
   bool has_other_session(int rank, const net::Peer& than);
   void push(const net::Peer& peer, const TcpTransferPtr& transfer);

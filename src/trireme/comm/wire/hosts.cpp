@@ -49,14 +49,6 @@ HostJoin hear_of_hosts(const std::shared_ptr<WireEngine>& flat) {
       .made =
           [flat](const std::shared_ptr<World>& inner) {
             stop_with(flat->wire().world(), inner);
-            try {
-              flat->check();
-            } catch (const PeerError& error) {
-              inner->stop({.origin = error.rank(), .why = error.what()});
-            } catch (const TimeoutError& error) {
-              inner->stop(
-                  {.origin = flat->rank(), .why = error.what(), .timed_out = true});
-            }
           }};
 }
 

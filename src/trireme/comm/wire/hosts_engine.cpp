@@ -1,6 +1,8 @@
 #include "trireme/comm/wire/hosts_engine.h"
 
+#include <algorithm>
 #include <exception>
+#include <utility>
 
 #include "trireme/comm/split_wish.h"
 #include "trireme/core/error.h"
@@ -26,6 +28,22 @@ std::vector<int> hosts_of(const std::vector<int>& hosts, std::span<const int> me
       " is on the same host as an earlier rank, with others in between; let the "
       "launcher fill one host after the other (mpirun --map-by slot, srun "
       "--distribution=block)"));
+}
+
+// Some ranks have stayed away, because their host could not make its part of a group.
+[[noreturn]] void refuse_without(
+    const std::vector<int>& wanted, const std::vector<int>& there) {
+  std::vector<int> missing;
+  for (const int member : wanted)
+    if (std::find(there.begin(), there.end(), member) == there.end())
+      missing.push_back(member);
+  throw InvalidArgument(text(
+      "[comm] expected shared memory on every host for the group that split() makes "
+      "of ",
+      rank_list(wanted),
+      ", but there is none for ",
+      rank_list(missing),
+      "; see what they say of it"));
 }
 
 }  // namespace
@@ -96,15 +114,29 @@ void HostsEngine::run(const Collective& call, const Deadline& deadline) {
 std::shared_ptr<Engine> HostsEngine::split(
     int color, int key, const Deadline& deadline) {
   const SplitWish wish = share_wishes(*this, color, key, deadline);
-  std::shared_ptr<Engine> inner = group_.inner->split(color, key, deadline);
+  std::shared_ptr<Engine> inner;
+  std::exception_ptr no_memory;
+  try {
+    inner = group_.inner->split(color, key, deadline);
+  } catch (const PeerError&) {
+    throw;
+  } catch (const TimeoutError&) {
+    throw;
+  } catch (...) {
+    no_memory = std::current_exception();  // the other hosts are on their way
+  }
   const auto layout = lay_out_hosts(hosts_of(*hosts_, wish.members), wish.rank);
   const bool one_host = layout && layout->hosts() <= 1;
   std::shared_ptr<WireEngine> flat =
-      flat_->split_wire(one_host ? -1 : color, key, deadline);
+      flat_->split_wire(one_host || no_memory ? -1 : color, key, deadline);
+  if (no_memory)
+    std::rethrow_exception(no_memory);
   if (color < 0)
     return nullptr;
   if (one_host)
     return inner;
+  if (flat->members() != wish.members)
+    refuse_without(wish.members, flat->members());
   // With one rank a host there is nothing to gain; in a mixed order, sums could not be
   // taken host by host.
   if (!layout || layout->most_ranks() == 1)
@@ -140,9 +172,13 @@ void HostsEngine::check() const {
 
 std::shared_ptr<Engine> HostsEngine::renew(const Deadline& deadline) {
   // First inside: a rank that is gone keeps its own host from going on, and the store
-  // tells the others, who wait for all of that host.
-  auto inner = std::static_pointer_cast<SharedEngine>(group_.inner->renew(deadline));
+  // tells the others, who wait for all of that host. All ranks of a host get through
+  // each of the two, or none does, so they all try again from the same place.
+  newest_inner_ =
+      std::static_pointer_cast<SharedEngine>(newest_inner_->renew(deadline));
   auto flat = std::static_pointer_cast<WireEngine>(flat_->renew(deadline));
+  // From now on only what this gives can be renewed.
+  auto inner = std::exchange(newest_inner_, group_.inner);
   return root(std::move(inner), std::move(flat), *hosts_);
 }
 

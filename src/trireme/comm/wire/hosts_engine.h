@@ -70,6 +70,8 @@ class HostsEngine : public Engine {
   std::shared_ptr<WireEngine> flat_;
   HostsGroup group_;
   Hosts hosts_;
+  /// Where the next renewal begins inside the host: a former one may have got so far.
+  std::shared_ptr<SharedEngine> newest_inner_ = group_.inner;
   uint32_t calls_ = 0;
 };
 

@@ -11,14 +11,22 @@ namespace trireme::comm {
 void WireWorld::on_failure(std::function<void(const Failure&)> tell) {
   std::lock_guard lock(mutex_);
   tell_ = std::move(tell);
+  pass_on();
 }
 
 void WireWorld::tell_failure(const Failure& failure) const noexcept {
   std::lock_guard lock(mutex_);
+  if (!failure_)
+    failure_ = failure;
+  pass_on();
+}
+
+void WireWorld::pass_on() const noexcept {
+  if (!failure_ || !tell_)
+    return;
   const auto tell = std::exchange(tell_, nullptr);
   try {
-    if (tell)
-      tell(failure);
+    tell(*failure_);
   } catch (const std::exception& error) {
     TRIREME_LOG(warn, "comm") << "could not pass a failure on: " << error.what();
   }

@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -69,20 +70,23 @@ class WireWorld {
   /// Throws what the world was stopped by, if it was.
   virtual void check() const = 0;
 
-  /// Whom to tell when this world fails, wherever that began: another world, of which
-  /// the same rank is a part. Called once, from any thread; must not block.
+  /// Whom to tell when this world fails, or if it has failed already, wherever that
+  /// began: another world, of which the same rank is a part. Called once, from any
+  /// thread; must not block.
   void on_failure(std::function<void(const Failure&)> tell);
 
  protected:
-  /// For wires: tells the one who asked, unless that was done. Who calls it while
-  /// another thread is at it waits until it is done.
+  /// For wires: tells the one who asked, or will ask; the first failure counts. Who
+  /// calls it while another thread is at it waits until it is done.
   void tell_failure(const Failure& failure) const noexcept;
 
  private:
+  void pass_on() const noexcept;
   Setup setup_;
   GroupIds group_ids_{setup_.rank, setup_.size};
   mutable std::mutex mutex_;  // held while it tells
   mutable std::function<void(const Failure&)> tell_;
+  mutable std::optional<Failure> failure_;
 };
 
 /// A place in a group.

@@ -59,11 +59,10 @@ void WireEngine::abort(const std::string& why) noexcept {
 }
 
 std::shared_ptr<Engine> WireEngine::renew(const Deadline& deadline) {
-  if (wire().id() != 0)
-    throw NotSupported(
-        "[comm] expected the world's own group to be renewed, got one made by split(); "
-        "renew that one, and split it again");
-  return std::make_shared<WireEngine>(wire().renew(deadline));
+  check_renewable(wire().id(), renewed_);
+  auto next = std::make_shared<WireEngine>(wire().renew(deadline));
+  renewed_ = true;
+  return next;
 }
 
 }  // namespace trireme::comm

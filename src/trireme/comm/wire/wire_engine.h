@@ -36,6 +36,7 @@ class WireEngine : public Engine {
  private:
   WireSteps steps_;
   uint32_t calls_ = 0;
+  bool renewed_ = false;
 };
 
 }  // namespace trireme::comm
