@@ -159,6 +159,11 @@ TEST(Machine, AProcessThatCannotBeLookedAtHasNotEnded) {
   EXPECT_EQ(status, 0);
 }
 
+TEST(Machine, ItsKernelHasANumber) {
+  EXPECT_NE(kernel_number(), 0);
+  EXPECT_EQ(kernel_number(), kernel_number());
+}
+
 TEST(Machine, RanksShareTheCoresAndHaveAtLeastOneThread) {
   EXPECT_EQ(threads_per_rank(16, 4), 4);
   EXPECT_EQ(threads_per_rank(2, 2), 1);

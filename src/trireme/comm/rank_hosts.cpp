@@ -9,19 +9,9 @@
 #include "trireme/core/environment.h"
 #include "trireme/core/launch_env.h"
 #include "trireme/core/machine.h"
-#include "trireme/core/proc_text.h"
 
 namespace trireme::comm {
 namespace {
-
-/// A number for the kernel that runs here: containers of one host have the same.
-int64_t own_kernel() {
-  const auto boot = read_text_file("/proc/sys/kernel/random/boot_id");
-  uint64_t hash = 0xCBF29CE484222325U;
-  for (const char letter : boot.value_or(""))
-    hash = (hash ^ static_cast<unsigned char>(letter)) * 0x100000001B3U;
-  return static_cast<int64_t>(hash);
-}
 
 /// What the ranks of a kernel have together.
 struct Kernel {
@@ -50,7 +40,7 @@ double least_share(const std::vector<RankHost>& ranks, const What& what) {
 RankHost own_host() {
   const LaunchEnv place = read_launch_env(Environment::of_process());
   RankHost mine{
-      .kernel = own_kernel(),
+      .kernel = kernel_number(),
       .first_rank = place.rank - place.local_rank,
       .memory_bytes = static_cast<int64_t>(available_memory_bytes()),
       .cpus = allowed_cpus()};

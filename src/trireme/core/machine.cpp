@@ -157,6 +157,13 @@ std::string host_name() {
   return ::gethostname(name, sizeof name - 1) == 0 ? name : "?";
 }
 
+std::int64_t kernel_number() {
+  std::uint64_t hash = 0xCBF29CE484222325U;
+  for (const char letter : read_or_empty("/proc/sys/kernel/random/boot_id"))
+    hash = (hash ^ static_cast<unsigned char>(letter)) * 0x100000001B3U;
+  return static_cast<std::int64_t>(hash);
+}
+
 std::uint64_t peak_memory_kib(pid_t pid) {
   return parse_kib(read_or_empty(text("/proc/", pid, "/status")), "VmHWM");
 }

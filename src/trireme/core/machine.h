@@ -55,6 +55,10 @@ std::string to_string(const Machine& machine);
 /// What this machine calls itself; "?" if it does not say.
 std::string host_name();
 
+/// A number for the kernel that runs here, until it is booted again: containers of one
+/// machine, and its network namespaces, have the same.
+std::int64_t kernel_number();
+
 /// How many processes wanted to run over the last minute; 0 if unknown.
 double load_average();
 

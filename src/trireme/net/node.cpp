@@ -77,6 +77,10 @@ void Node::close() {
   core_->close();
 }
 
+void Node::set_looks(bool looks) {
+  core_->reactor().set_looks(looks);
+}
+
 std::uint64_t Node::turned_away() const {
   return core_->turned_away();
 }

@@ -136,6 +136,10 @@ class Node {
       Deadline deadline,
       const std::function<void()>& check = nullptr);
 
+  /// Whether its thread may look again for a moment before it sleeps, which makes
+  /// answers faster (the default); false where ranks outnumber cores.
+  void set_looks(bool looks);
+
   /// Closes all sessions and waits for what lingers. After it no call comes.
   void close();
 

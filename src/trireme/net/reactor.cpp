@@ -135,7 +135,7 @@ int Reactor::await(std::span<epoll_event> events) {
   }
   if (count == 0)
     count = look(limit);
-  lively_ = Clock::now() - start < kLively;
+  lively_ = looks_.load(std::memory_order_relaxed) && Clock::now() - start < kLively;
   return count;
 }
 

@@ -49,6 +49,9 @@ class Reactor {
   void post(std::function<void()> task);
   /// Runs what was posted, then ends the thread. Not from the thread itself.
   void stop();
+  /// Whether it may look again before it sleeps. Not where threads that have work to do
+  /// wait for its core. Any thread may call it.
+  void set_looks(bool looks) { looks_.store(looks, std::memory_order_relaxed); }
   bool in_thread() const { return std::this_thread::get_id() == thread_.get_id(); }
 
   // What follows is for the thread alone.
@@ -82,6 +85,7 @@ class Reactor {
   std::vector<int> again_;
   std::vector<std::byte> scratch_;
   bool lively_ = false;  // the last wait was short
+  std::atomic<bool> looks_{true};
   std::thread thread_;
 };
 

@@ -153,8 +153,9 @@ TEST(FlagRanks, TimeDuringWhichTheProcessWasStoppedDoesNotCount) {
 }
 
 TEST(FlagRanks, WakesEverySleeperAndSpinner) {
-  for (const auto spin :
-       {std::chrono::microseconds(0), std::chrono::microseconds(500)}) {
+  constexpr std::chrono::microseconds kLook{500};
+  for (const WaitPolicy& policy :
+       {WaitPolicy{}, WaitPolicy{.spin = kLook}, WaitPolicy{.yield = kLook}}) {
     Flag flag;
     std::atomic<int> woken{0};
     std::vector<std::thread> waiters;
@@ -164,7 +165,7 @@ TEST(FlagRanks, WakesEverySleeperAndSpinner) {
           if (wait_until(
                   flag,
                   step,
-                  {.spin = spin},
+                  policy,
                   NoTrouble(),
                   Deadline::after(std::chrono::seconds(20))))
             ++woken;

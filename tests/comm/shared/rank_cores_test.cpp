@@ -20,7 +20,9 @@ RankCores on(std::initializer_list<int> cpus, int quota = 0) {
   return cores;
 }
 bool spins(const std::vector<RankCores>& ranks) {
-  return wait_policy(ranks).spin.count() > 0;
+  const WaitPolicy policy = wait_policy(ranks);
+  EXPECT_NE(policy.spin.count() > 0, policy.yield.count() > 0);
+  return policy.spin.count() > 0;
 }
 
 TEST(RankCores, OfPinnedRanksAddUp) {

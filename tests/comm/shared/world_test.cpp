@@ -104,7 +104,8 @@ TEST(World, ARankThatDoesNotSeeAllLooksForItselfAlone) {
 }
 
 // The policy of a world of two ranks whose threads are pinned to these CPUs.
-WaitPolicy policy_of_pinned(int first, int second) {
+WaitPolicy policy_of_pinned(
+    int first, int second, const std::vector<RankCores>& neighbours = {}) {
   const auto memory = std::make_shared<HeapMemory>();
   const uint64_t control = make_world(*memory, 2);
   std::vector<std::unique_ptr<World>> worlds;
@@ -117,6 +118,7 @@ WaitPolicy policy_of_pinned(int first, int second) {
       worlds.push_back(std::make_unique<World>(WorldSetup{
           .rank = static_cast<int>(worlds.size()),
           .size = 2,
+          .neighbours = neighbours,
           .memory = memory,
           .control = control}));
     }).join();
@@ -132,6 +134,18 @@ TEST(World, PinnedRanksSpinWhereEachHasACoreOfItsOwn) {
   if (cpus.size() < 2 || available_cores() < 2)
     GTEST_SKIP() << "there is only one core";
   EXPECT_GT(policy_of_pinned(cpus[0], cpus[1]).spin.count(), 0);
+}
+
+// Two hosts may be containers on one machine.
+TEST(World, LetsOthersRunWhereANeighbourNeedsTheCore) {
+  const auto cpus = allowed_cpus();
+  if (cpus.size() < 2 || available_cores() < 2)
+    GTEST_SKIP() << "there is only one core";
+  RankCores neighbour;
+  neighbour.add(cpus[1]);
+  const WaitPolicy policy = policy_of_pinned(cpus[0], cpus[1], {neighbour});
+  EXPECT_EQ(policy.spin.count(), 0);
+  EXPECT_GT(policy.yield.count(), 0);
 }
 
 TEST(World, StopsForEverybodyWithTheFirstReason) {

@@ -12,7 +12,7 @@ namespace trireme::comm {
 /// How a rank waits: it asks without pause for a while, then lets others run between
 /// two looks, and at last sleeps between them.
 struct PollPolicy {
-  std::chrono::microseconds spin{50};
+  std::chrono::nanoseconds spin = std::chrono::microseconds(50);
   std::chrono::microseconds yield{1000};
   std::chrono::microseconds sleep{50};
 };

@@ -30,6 +30,7 @@ class MpiWorld : public WireWorld {
   const PollPolicy& policy() const { return policy_; }
   size_t transfer_bytes() const { return transfer_bytes_; }
   BufferPool& pool() override { return runtime_.pool(); }
+  void set_spin(std::chrono::nanoseconds spin) override { policy_.spin = spin; }
 
   /// Writes the flight record, once, because a message did not come in time, and throws
   /// TimeoutError. The world goes on: channels are independent of one another.

@@ -63,6 +63,17 @@ bool spin(
   return false;
 }
 
+bool look_between_others(
+    const Flag& flag, uint32_t target, std::chrono::nanoseconds budget) {
+  const auto start = Deadline::Clock::now();
+  do {
+    ::sched_yield();
+    if (flag.reached(target))
+      return true;
+  } while (Deadline::Clock::now() - start < budget);
+  return false;
+}
+
 // Who has waited for long wakes less often: many may wait, and each wake costs.
 std::chrono::milliseconds guard_interval(int looks) {
   constexpr int kEager = 10;
@@ -115,6 +126,8 @@ bool wait_until(
   if (flag.reached(target))
     return true;
   if (policy.spin.count() > 0 && spin(flag, target, policy.spin, guard))
+    return true;
+  if (policy.yield.count() > 0 && look_between_others(flag, target, policy.yield))
     return true;
   WaitBudget budget(deadline);
   for (int looks = 0;; ++looks) {

@@ -1,4 +1,4 @@
-// A counter that ranks wait for: spin a little, then sleep on a futex. Works between
+// A counter that ranks wait for: look a little, then sleep on a futex. Works between
 // threads and between processes that map the same memory.
 #pragma once
 #include <atomic>
@@ -38,9 +38,12 @@ class WaitGuard {
   virtual void spinning() const {}
 };
 
-/// How long a waiter spins before it sleeps; zero where ranks outnumber cores.
+/// How long a waiter looks again and again before it sleeps. Where every rank has a
+/// core it spins; where ranks outnumber cores it lets others run between two looks, for
+/// what it waits for may need its core, and to be woken takes longer.
 struct WaitPolicy {
   std::chrono::nanoseconds spin{0};
+  std::chrono::nanoseconds yield{0};
 };
 
 /// A sleeping waiter looks at its guard this often, and after some looks, when it is to

@@ -36,8 +36,10 @@ int cores_together(std::span<const RankCores> ranks) {
 }
 
 WaitPolicy wait_policy(std::span<const RankCores> ranks) {
-  const bool room = static_cast<int>(ranks.size()) <= cores_together(ranks);
-  return {.spin = std::chrono::microseconds(room ? 50 : 0)};
+  constexpr std::chrono::microseconds kLook{50};
+  if (static_cast<int>(ranks.size()) <= cores_together(ranks))
+    return {.spin = kLook};
+  return {.yield = kLook};
 }
 
 }  // namespace trireme::comm

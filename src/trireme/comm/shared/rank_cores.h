@@ -1,5 +1,4 @@
-// The cores that the ranks of one host have together: decides whether waiting ranks
-// spin.
+// The cores that ranks have together: decides how they wait.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -26,8 +25,8 @@ struct RankCores {
 /// pin each rank to its own), or the least quota if that is less; at least 1.
 int cores_together(std::span<const RankCores> ranks);
 
-/// Spinning saves the two system calls of a sleep, and pays only while every rank has a
-/// core.
+/// Looking saves the two system calls of a sleep; without letting others run it pays
+/// only while every rank has a core.
 WaitPolicy wait_policy(std::span<const RankCores> ranks);
 
 }  // namespace trireme::comm

@@ -324,7 +324,7 @@ void World::await_ring(uint32_t seen, std::chrono::milliseconds limit) {
 }
 
 void World::choose_policy() {
-  std::vector<RankCores> cores;
+  std::vector<RankCores> cores = setup_.neighbours;
   for (int peer = 0; peer < size(); ++peer)
     cores.push_back(control_->slot(peer).cores);
   setup_.policy = wait_policy(cores);

@@ -132,6 +132,8 @@ struct WorldSetup {
   int size = 1;
   /// Errors name ranks by it.
   HostPlace place;
+  /// Ranks of the larger world that share this machine, but not this world.
+  std::vector<RankCores> neighbours;
   std::shared_ptr<SharedMemory> memory;
   uint64_t control = 0;
   std::shared_ptr<PeerWatch> watch;
@@ -165,7 +167,8 @@ class World : public Doorbell {
   WorldControl& control() const { return *control_; }
   const WaitPolicy& policy() const { return setup_.policy; }
 
-  /// Decides how to wait, from the cores of all ranks; for when all have come.
+  /// Decides how to wait, from the cores of all ranks and neighbours; for when all have
+  /// come.
   void choose_policy();
 
   /// Looks for a core of our own, while spinning.

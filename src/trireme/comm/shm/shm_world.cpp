@@ -86,6 +86,7 @@ std::shared_ptr<SharedEngine> start(const ShmStart& start) {
   }
   WorldSetup setup =
       place_in(segment, std::move(memory), env.rank, start.place, start.flight_folder);
+  setup.neighbours = start.join.neighbours;
   setup.watch = std::make_shared<ProcessWatch>(segment, roll);
   try {
     auto engine = SharedEngine::root(std::move(setup), start.deadline, start.join.made);

@@ -2,6 +2,7 @@
 #pragma once
 #include <functional>
 #include <memory>
+#include <vector>
 
 #include "trireme/comm/backend.h"
 #include "trireme/comm/shared/shared_engine.h"
@@ -20,6 +21,8 @@ struct HostJoin {
   std::function<void()> check;
   /// Called with their world before all have come.
   std::function<void(const std::shared_ptr<World>&)> made;
+  /// Ranks of other hosts that share this machine.
+  std::vector<RankCores> neighbours;
 };
 
 /// The ranks of this host, where they are a part of a larger world; `context.env` is

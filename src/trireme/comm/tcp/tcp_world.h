@@ -53,6 +53,9 @@ class TcpWorld : public WireWorld, public net::Receiver {
   const TcpSetup& setup() const { return setup_; }
   TcpMail& mail() const { return *mail_; }
   BufferPool& pool() override { return pool_; }
+  void set_spin(std::chrono::nanoseconds spin) override {
+    node_->set_looks(spin.count() > 0);
+  }
   void stop(const Failure& failure) noexcept override;
   void check() const override;
 

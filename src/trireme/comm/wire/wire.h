@@ -1,6 +1,7 @@
 // What a network does for a group of ranks: transfers from rank to rank, and how they
 // fail. The collectives above it are written once, for every wire.
 #pragma once
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -64,6 +65,9 @@ class WireWorld {
   GroupIds& group_ids() { return group_ids_; }
   /// Buffers for what collectives work in.
   virtual BufferPool& pool() = 0;
+  /// Says how long who waits may ask again without pause; zero where the ranks of this
+  /// machine outnumber its cores.
+  virtual void set_spin(std::chrono::nanoseconds) {}
 
   /// Stops the world: every call of every group there throws.
   virtual void stop(const Failure& failure) noexcept = 0;
