@@ -102,6 +102,21 @@ TEST_F(RunHostsProcs, ShowsTheKeyToNobody) {
   EXPECT_EQ(Launched::count(launched->out() + launched->err(), key), 0);
 }
 
+// The ranks of node 0 have ended, so its launcher is done at once: the others must have
+// heard of the signal before it waits for them.
+TEST_F(RunHostsProcs, ASignalReachesTheOthersThoughNoRankIsLeftHere) {
+  for (int i = 0; i < 5; ++i) {
+    const auto launched = hosts(
+        {"--hosts", "127.0.0.1,b", "--ssh", fake_ssh()}, {"1:say=ready", "1:hang"});
+    ASSERT_TRUE(launched->says("ready\n")) << launched->err();
+    std::this_thread::sleep_for(200ms);
+    const Stopwatch watch;
+    launched->kill(SIGINT);
+    EXPECT_EQ(launched->finish(), Ending{.exit_code = 130}) << launched->err();
+    EXPECT_LT(watch.passed(), 10s);
+  }
+}
+
 TEST_F(RunHostsProcs, AFailureThereIsTheJobs) {
   const auto launched = hosts(
       {"--hosts", "127.0.0.1,b", "--ssh", fake_ssh()},

@@ -101,7 +101,11 @@ Company::Company(const CompanyPlan& plan, const ProcessState& state) {
 }
 
 Company::~Company() {
-  // What the member has said last, as that somebody asks to stop, is still to be told.
+  say_last_words();
+}
+
+// What the member has said last, as that somebody asks to stop, is still to be told.
+void Company::say_last_words() {
   member_.reset();
   if (leader_)
     leader_->finish(Deadline::after(kLastWords));
@@ -147,6 +151,7 @@ void Company::leave(const std::string& why) {
 }
 
 void Company::finish(std::chrono::milliseconds limit) {
+  say_last_words();  // by which the others know that they are to end
   if (remotes_)
     remotes_->finish(Deadline::after(limit));
 }

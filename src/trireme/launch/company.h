@@ -42,10 +42,12 @@ class Company {
   void told(const Word& word);
   /// This node cannot go on.
   void leave(const std::string& why);
-  /// The job has ended here: waits for what was started from here.
+  /// The job has ended here, and nothing more is told: waits for what was started from
+  /// here.
   void finish(std::chrono::milliseconds limit);
 
  private:
+  void say_last_words();
   std::optional<Remotes> remotes_;
   std::unique_ptr<Leader> leader_;
   std::unique_ptr<Member> member_;

@@ -282,18 +282,19 @@ Outcome await_with_company(
     ::waitpid(keeping.pid, nullptr, 0);
     throw;
   }
+  Outcome outcome;
   try {
-    const Outcome outcome = await_outcome(
+    outcome = await_outcome(
         {.keeper = keeping.pid,
          .socket = keeping.socket,
          .signals = signals.fd(),
          .company = &*company});
-    company->finish(plan.options.grace + kRemoteLimit);
-    return outcome;
   } catch (const Error& error) {
     company->leave(error.what());
     throw;
   }
+  company->finish(plan.options.grace + kRemoteLimit);
+  return outcome;
 }
 
 Outcome run(const Options& options, RankBody body) {
