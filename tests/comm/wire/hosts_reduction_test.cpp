@@ -2,6 +2,7 @@
 // piece, and chain_test.cpp compares the bits.
 #include <gtest/gtest.h>
 
+#include "../any_order.h"
 #include "local_hosts.h"
 #include "trireme/comm/collectives.h"
 #include "trireme/testing/check.h"
@@ -15,6 +16,23 @@ TEST(HostsReductionRanks, TakesTheTreeToAgree) {
     SCOPED_TRACE(one.name);
     run_hosts({1, 2, 1}, one.body, {.direct_ranks = 0});
   }
+}
+
+// Sums of whole numbers are exact in any order.
+TEST(HostsReductionRanks, InAnyOrder) {
+  for (const auto& sizes : {std::vector{2, 2}, std::vector{1, 3}})
+    for (const auto& one : testing::reduction_cases()) {
+      if (one.name == "AllReduceSumsInRankOrder")
+        continue;
+      SCOPED_TRACE(one.name);
+      const LocalHosts hosts(sizes, {.small_bytes = 0});
+      run_in_any_order(
+          hosts.ranks(),
+          [&](int rank, const Deadline& deadline) {
+            return hosts.join(rank, deadline);
+          },
+          one.body);
+    }
 }
 
 TEST(HostsReductionRanks, ReducesToEveryRank) {
