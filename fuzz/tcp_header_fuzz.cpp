@@ -1,5 +1,5 @@
-// Any bytes as the header of a message between ranks: refused, or one that says the same
-// when it is written again.
+// Any bytes as the header of a message between ranks: refused, or one that says the
+// same when it is written again.
 #include <string>
 
 #include "trireme/comm/tcp/tcp_header.h"

@@ -227,7 +227,7 @@ class Checker:
         # Fuzz targets are compiled by `check` alone, so a name that is gone would stay.
         fuzz = self.root / "fuzz" / "CMakeLists.txt"
         for number, line in enumerate(read_lines(fuzz) if fuzz.is_file() else [], 1):
-            for name in re.findall(r"\b[a-z0-9_]+/[a-z0-9_]+\.cpp\b", line):
+            for name in re.findall(r"\b[a-z0-9_]+(?:/[a-z0-9_]+)+\.cpp\b", line):
                 if not (self.source / name).is_file():
                     self.report(fuzz, number, f"names {name}, which is not there",
                                 "name the file that took its place")

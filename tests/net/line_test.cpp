@@ -1,6 +1,7 @@
 // A peer that was written by hand, to say what no node would.
 #include "trireme/net/line.h"
 
+#include <atomic>
 #include <poll.h>
 #include <sys/socket.h>
 #include <thread>
@@ -175,6 +176,26 @@ TEST_F(LineTest, WhatNoPeerSendsEndsTheConnection) {
           "n",
           kilobytes);
   }));
+}
+
+TEST_F(LineTest, PeersThatComeAndGoDoNotFillTheLog) {
+  std::atomic<int> lines{0};
+  const LogSinkScope sink = set_log_sink([&](std::string_view) { ++lines; });
+  set_log_levels({.general = LogLevel::Info});
+  const auto start = std::chrono::steady_clock::now();
+  for (int i = 0; i < 300; ++i) {
+    HandMade hand(nodes_.server->addresses().front());
+    Hello hello = HandMade::greeting();
+    hello.session = random_session_id();
+    hand.greet(hello);
+    EXPECT_EQ(hand.hear(), static_cast<int>(FrameKind::Welcome));
+  }
+  EXPECT_TRUE(nodes_.at_server.wait_losses(300));
+  set_log_levels({});
+  const std::chrono::duration<double> seconds =
+      std::chrono::steady_clock::now() - start;
+  EXPECT_GE(lines, 8);
+  EXPECT_LE(lines, 10 + 10 * seconds.count());
 }
 
 TEST_F(LineTest, ASessionThatNobodyKnowsIsNotResumed) {

@@ -68,6 +68,17 @@ TEST_P(SessionTest, GoesOnAfterEveryCut) {
   EXPECT_GT(relay_.connections(), 2);
 }
 
+// Its socket is accepted, and nobody speaks: a handshake may take 5 s, the caller has
+// less.
+TEST_P(SessionTest, ADialThatIsNotAnsweredEndsAtItsDeadline) {
+  relay_.hold(true);
+  const auto start = std::chrono::steady_clock::now();
+  EXPECT_THROW(
+      nodes_.client->connect("server", relay_.address(), Deadline::after(300ms)),
+      TimeoutError);
+  EXPECT_LT(std::chrono::steady_clock::now() - start, 2s);
+}
+
 TEST_P(SessionTest, AMessageThatWasCutOffArrivesOnce) {
   relay_.set_step(10'000);
   const Peer server = connect();
@@ -326,6 +337,7 @@ TEST_P(SessionTest, RoomThatBecomesFreeInAGreetingIsTold) {
   TwoNodes nodes(security(), [](NodeOptions& options) {
     options.limits.small_window = 20'000;
     options.reconnect = 10s;
+    options.linger = 200ms;  // the relay goes before the nodes
   });
   Relay relay(nodes.server->addresses().front());
   const Peer server = nodes.client->connect("server", relay.address(), soon());

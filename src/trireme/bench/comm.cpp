@@ -5,23 +5,16 @@
 #include "trireme/bench/comm_teams.h"
 #include "trireme/core/error.h"
 #include "trireme/core/escape.h"
-#include "trireme/core/machine.h"
 
 namespace trireme::bench {
 namespace {
 
 Record measure_case(const CommCase& one, CommTeams& teams, RoundPlan plan) {
-  Record record{
-      .bench = "comm",
-      .name = one.name,
-      .limit = one.limit,
-      .goal = one.goal,
-      .unit = one.unit};
-  Round peer;
-  if (one.peer)
-    peer = [&] { return teams.measure(*one.peer, one.ranks); };
-  measure_in_turn(
-      record, [&] { return teams.measure(one.ours, one.ranks); }, peer, plan);
+  Record record = measure_sides(
+      "comm",
+      one,
+      [&](const CommSide& side) { return teams.measure(side, one.ranks); },
+      plan);
   // Half a peer would be compared with the whole of ours.
   if (one.peer && is_gloo(one.peer->team) && !teams.no_gloo().empty())
     record.peer = {};
@@ -66,19 +59,13 @@ BenchReport bench_comm(const MeasureOptions& options) {
       without_impossible(cases_of(options.backend)),
       options.only,
       [](const CommCase& one) { return one.name; });
-  const std::string machine = to_string(describe_machine());
-  const double load = load_average();
   CommTeams teams(options.program);
-  BenchReport report;
-  for (size_t i = 0; i < cases.size(); ++i) {
-    std::cerr << "bench comm " << i + 1 << "/" << cases.size() << ": " << cases[i].name
-              << std::endl;
-    report.records.push_back(measure_case(cases[i], teams, plan_rounds(options)));
-    report.records.back().machine = machine;
-    report.records.back().load = load;
-    if (report.records.back().peer.rounds.empty() && cases[i].peer)
+  BenchReport report = measure_cases("comm", cases, [&](const CommCase& one) {
+    return measure_case(one, teams, plan_rounds(options));
+  });
+  for (size_t i = 0; i < cases.size(); ++i)
+    if (cases[i].peer && report.records[i].peer.rounds.empty())
       report.no_peer = teams.no_gloo();
-  }
   return report;
 }
 

@@ -1,13 +1,12 @@
 #include "trireme/bench/ddp.h"
 
 #include <algorithm>
-#include <iostream>
 #include <memory>
+#include <utility>
 
 #include "trireme/bench/peer.h"
 #include "trireme/bench/workers.h"
 #include "trireme/core/error.h"
-#include "trireme/core/machine.h"
 
 namespace trireme::bench {
 namespace {
@@ -144,21 +143,15 @@ BenchReport bench_ddp(const MeasureOptions& options) {
   const PeerCommand peer = find_peer("ddp", Environment::of_process(), options.program);
   Side ours("ours", {options.program.string(), "bench", "--worker", "ddp"});
   Side torch("torch", peer.command, peer.missing);
-  const std::string machine = to_string(describe_machine());
-  const double load = load_average();
-  BenchReport report;
-  for (size_t i = 0; i < cases.size(); ++i) {
-    std::cerr << "bench ddp " << i + 1 << "/" << cases.size() << ": " << cases[i].name
-              << std::endl;
+  int ranks = 0;
+  BenchReport report = measure_cases("ddp", cases, [&](const DdpCase& one) {
     // Idle processes of other cases would still take memory.
-    if (i > 0 && cases[i].ranks != cases[i - 1].ranks) {
+    if (std::exchange(ranks, one.ranks) != one.ranks) {
       ours.stop();
       torch.stop();
     }
-    report.records.push_back(measure_case(cases[i], ours, torch, plan_rounds(options)));
-    report.records.back().machine = machine;
-    report.records.back().load = load;
-  }
+    return measure_case(one, ours, torch, plan_rounds(options));
+  });
   report.no_peer = torch.missing();
   return report;
 }

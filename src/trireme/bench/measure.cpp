@@ -1,5 +1,7 @@
 #include "trireme/bench/measure.h"
 
+#include <iostream>
+
 #include "trireme/core/deadline.h"
 
 namespace trireme::bench {
@@ -41,6 +43,12 @@ void measure_in_turn(
   });
   record.ours.finish();
   record.peer.finish();
+}
+
+void show_case(
+    const std::string& bench, size_t number, size_t count, const std::string& name) {
+  std::cerr << "bench " << bench << " " << number << "/" << count << ": " << name
+            << std::endl;
 }
 
 }  // namespace trireme::bench

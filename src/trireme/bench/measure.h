@@ -9,6 +9,7 @@
 #include "trireme/bench/record.h"
 #include "trireme/core/error.h"
 #include "trireme/core/escape.h"
+#include "trireme/core/machine.h"
 
 namespace trireme::bench {
 
@@ -72,5 +73,44 @@ void repeat_rounds(const RoundPlan& plan, const std::function<void(int)>& round)
 /// warms up. A side without a function is left out.
 void measure_in_turn(
     Record& record, const Round& ours, const Round& peer, RoundPlan plan);
+
+/// The same for a case that says what `measure` shall do on either side, and what is
+/// asked of it.
+template <class Case, class Measure>
+Record measure_sides(
+    const std::string& bench, const Case& one, const Measure& measure, RoundPlan plan) {
+  Record record{
+      .bench = bench,
+      .name = one.name,
+      .limit = one.limit,
+      .goal = one.goal,
+      .unit = one.unit};
+  Round peer;
+  if (one.peer)
+    peer = [&] { return measure(*one.peer); };
+  measure_in_turn(
+      record, [&] { return measure(one.ours); }, peer, plan);
+  return record;
+}
+
+/// Says on stderr which case is next, for those who wait.
+void show_case(
+    const std::string& bench, size_t number, size_t count, const std::string& name);
+
+/// The record that `measure` makes of each case, with the machine and its load.
+template <class Case, class Measure>
+BenchReport measure_cases(
+    const std::string& bench, const std::vector<Case>& cases, const Measure& measure) {
+  const std::string machine = to_string(describe_machine());
+  const double load = load_average();
+  BenchReport report;
+  for (size_t i = 0; i < cases.size(); ++i) {
+    show_case(bench, i + 1, cases.size(), cases[i].name);
+    report.records.push_back(measure(cases[i]));
+    report.records.back().machine = machine;
+    report.records.back().load = load;
+  }
+  return report;
+}
 
 }  // namespace trireme::bench

@@ -1,11 +1,9 @@
 #include "trireme/bench/net.h"
 
-#include <iostream>
 #include <map>
 
 #include "trireme/bench/protocol.h"
 #include "trireme/bench/side.h"
-#include "trireme/core/machine.h"
 #include "trireme/launch/variables.h"
 #include "trireme/net/tls.h"
 
@@ -56,21 +54,6 @@ RoundPlan plan_for(const NetCase& one, const MeasureOptions& options) {
   return plan;
 }
 
-Record measure_case(const NetCase& one, NetPair& pair, RoundPlan plan) {
-  Record record{
-      .bench = "net",
-      .name = one.name,
-      .limit = one.limit,
-      .goal = one.goal,
-      .unit = one.unit};
-  Round peer;
-  if (one.peer)
-    peer = [&] { return pair.measure(*one.peer); };
-  measure_in_turn(
-      record, [&] { return pair.measure(one.ours); }, peer, plan);
-  return record;
-}
-
 }  // namespace
 
 BenchReport bench_net(const MeasureOptions& options) {
@@ -78,18 +61,14 @@ BenchReport bench_net(const MeasureOptions& options) {
       choose_cases(net_cases(net::has_tls()), options.only, [](const NetCase& one) {
         return one.name;
       });
-  const std::string machine = to_string(describe_machine());
-  const double load = load_average();
   NetPair pair(options.program);
-  BenchReport report;
-  for (size_t i = 0; i < cases.size(); ++i) {
-    std::cerr << "bench net " << i + 1 << "/" << cases.size() << ": " << cases[i].name
-              << std::endl;
-    report.records.push_back(measure_case(cases[i], pair, plan_for(cases[i], options)));
-    report.records.back().machine = machine;
-    report.records.back().load = load;
-  }
-  return report;
+  return measure_cases("net", cases, [&](const NetCase& one) {
+    return measure_sides(
+        "net",
+        one,
+        [&](const NetJob& job) { return pair.measure(job); },
+        plan_for(one, options));
+  });
 }
 
 }  // namespace trireme::bench

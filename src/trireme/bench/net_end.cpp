@@ -21,25 +21,12 @@ namespace {
       "; look at the other worker"));
 }
 
-class RawEnd : public NetEnd {
+class RawEnd : public ByteEnd {
  public:
   explicit RawEnd(FileDescriptor socket) : socket_(std::move(socket)) {}
 
-  void ask(std::span<const std::byte> message, std::span<std::byte> reply) override {
-    write(message);
-    read(reply);
-  }
-
-  void serve(int count, std::span<std::byte> message, std::span<const std::byte> reply)
-      override {
-    for (int i = 0; i < count; ++i) {
-      read(message);
-      write(reply);
-    }
-  }
-
  private:
-  void write(std::span<const std::byte> bytes) {
+  void write(std::span<const std::byte> bytes) override {
     while (!bytes.empty()) {
       const ssize_t put =
           ::send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
@@ -49,7 +36,7 @@ class RawEnd : public NetEnd {
     }
   }
 
-  void read(std::span<std::byte> bytes) {
+  void read(std::span<std::byte> bytes) override {
     while (!bytes.empty()) {
       const ssize_t got = ::recv(socket_.get(), bytes.data(), bytes.size(), 0);
       if (got <= 0)
@@ -79,6 +66,19 @@ int wait_for_dialer(int listener, const Deadline& deadline) {
 }
 
 }  // namespace
+
+void ByteEnd::ask(std::span<const std::byte> message, std::span<std::byte> reply) {
+  write(message);
+  read(reply);
+}
+
+void ByteEnd::serve(
+    int count, std::span<std::byte> message, std::span<const std::byte> reply) {
+  for (int i = 0; i < count; ++i) {
+    read(message);
+    write(reply);
+  }
+}
 
 FileDescriptor meet_at(int port, net::Side side, const Deadline& deadline) {
   const sockaddr_in there = loopback(port);

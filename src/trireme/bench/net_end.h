@@ -25,6 +25,19 @@ class NetEnd {
       int count, std::span<std::byte> message, std::span<const std::byte> reply) = 0;
 };
 
+/// One that moves bytes and knows nothing of messages: both sides know how long they
+/// are.
+class ByteEnd : public NetEnd {
+ public:
+  void ask(std::span<const std::byte> message, std::span<std::byte> reply) final;
+  void serve(
+      int count, std::span<std::byte> message, std::span<const std::byte> reply) final;
+
+ private:
+  virtual void write(std::span<const std::byte> bytes) = 0;
+  virtual void read(std::span<std::byte> bytes) = 0;
+};
+
 /// A connected socket of 127.0.0.1 that blocks and does not wait for more to send: the
 /// acceptor listens at that port, the dialer tries until somebody does.
 FileDescriptor meet_at(int port, net::Side side, const Deadline& deadline);

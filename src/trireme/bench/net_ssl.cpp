@@ -8,7 +8,7 @@
 namespace trireme::bench {
 namespace {
 
-class SslEnd : public NetEnd {
+class SslEnd : public ByteEnd {
  public:
   SslEnd(FileDescriptor socket, net::Side side, const net::JobKey& key)
       : socket_(std::move(socket)),
@@ -26,19 +26,6 @@ class SslEnd : public NetEnd {
     check(side == net::Side::Dialer ? SSL_connect(ssl_.get()) : SSL_accept(ssl_.get()));
   }
 
-  void ask(std::span<const std::byte> message, std::span<std::byte> reply) override {
-    write(message);
-    read(reply);
-  }
-
-  void serve(int count, std::span<std::byte> message, std::span<const std::byte> reply)
-      override {
-    for (int i = 0; i < count; ++i) {
-      read(message);
-      write(reply);
-    }
-  }
-
  private:
   void check(int result) {
     if (result <= 0)
@@ -48,12 +35,12 @@ class SslEnd : public NetEnd {
           "; look at the other worker"));
   }
 
-  void write(std::span<const std::byte> bytes) {
+  void write(std::span<const std::byte> bytes) override {
     size_t put = 0;
     check(SSL_write_ex(ssl_.get(), bytes.data(), bytes.size(), &put));
   }
 
-  void read(std::span<std::byte> bytes) {
+  void read(std::span<std::byte> bytes) override {
     while (!bytes.empty()) {
       size_t got = 0;
       check(SSL_read_ex(ssl_.get(), bytes.data(), bytes.size(), &got));

@@ -102,7 +102,8 @@ struct NodeOptions {
   std::chrono::milliseconds handshake = std::chrono::seconds(5);
   /// How long close() goes on to send what is queued.
   std::chrono::milliseconds linger = std::chrono::seconds(5);
-  /// How many connections may be in their handshake; beyond, the oldest is dropped.
+  /// How many connections may be in their handshake; beyond, one of them is dropped,
+  /// those first that have said nothing.
   int strangers = 256;
 };
 
@@ -140,7 +141,8 @@ class Node {
   /// answers faster (the default); false where ranks outnumber cores.
   void set_looks(bool looks);
 
-  /// Closes all sessions and waits for what lingers. After it no call comes.
+  /// Closes all sessions, as Peer::close() does, and waits for what lingers; for a
+  /// connection that is broken only if something is queued. After it no call comes.
   void close();
 
   /// How many handshakes failed, were dropped or refused, for reports.

@@ -36,6 +36,11 @@ void NodeCore::start_dial(const SessionPtr& session) {
     return refuse_dial(session, "this node is closing");
   sessions_[session->id()] = session;
   dial(session);
+  // A handshake that hangs may take longer than the caller has time.
+  reactor_.at(session->patience, [this, weak = std::weak_ptr(session)] {
+    if (const auto late = weak.lock(); late && !late->was_connected)
+      give_up(late);
+  });
 }
 
 void NodeCore::dial(const SessionPtr& session) {

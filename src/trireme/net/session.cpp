@@ -145,12 +145,16 @@ void Session::written(OutFrame&& frame) {
 }
 
 bool Session::next(OutFrame& out) {
+  // Nothing follows the goodbye: the other side ends with it, and this one closes its
+  // half of the stream.
+  if (leave_sent_)
+    return false;
   if (std::exchange(ack_due_, false)) {
     out.frame = {.kind = FrameKind::Ack, .id = released_[0], .body = released_[1]};
     released_told_[0] = released_[0];
     released_told_[1] = released_[1];
   } else if (queue_.next(out)) {
-  } else if (closing_ && !leave_sent_ && queue_.idle()) {
+  } else if (closing_ && queue_.idle()) {
     leave_sent_ = true;
     out.frame = {.kind = FrameKind::Leave};
   } else if (std::exchange(ping_due_, false)) {
