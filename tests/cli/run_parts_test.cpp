@@ -14,16 +14,16 @@ namespace {
 using Words = std::vector<std::string>;
 using Parts = std::vector<Words>;
 
-PartArguments read(const Words& words) {
+PartArguments read_one(const Words& words) {
   CLI::App run;
   RunArguments arguments;
   add_run_options(run, arguments);
   return read_part(words, run);
 }
 
-std::string refusal(const Words& words) {
+std::string part_refusal(const Words& words) {
   try {
-    read(words);
+    read_one(words);
     return "took it";
   } catch (const InvalidArgument& error) {
     return error.what();
@@ -64,7 +64,7 @@ TEST(ReadPart, TakesItsOwnOptions) {
         Words{"--role=judge", "--nproc-per-node=2", "./eval", "-n", "8", "--tee"},
         Words{"--nproc_per_node", "2", "--role", "judge", "./eval", "-n", "8", "--tee"},
         Words{"-n2", "--role", "judge", "--", "./eval", "-n", "8", "--tee"}}) {
-    const PartArguments part = read(words);
+    const PartArguments part = read_one(words);
     EXPECT_EQ(part.ranks, "2");
     EXPECT_EQ(part.role, "judge");
     EXPECT_EQ(part.command, (Words{"./eval", "-n", "8", "--tee"}));
@@ -72,16 +72,16 @@ TEST(ReadPart, TakesItsOwnOptions) {
 }
 
 TEST(ReadPart, HasTheDefaultsOfTheFirst) {
-  const PartArguments part = read({"./server"});
+  const PartArguments part = read_one({"./server"});
   EXPECT_EQ(part.ranks, "1");
   EXPECT_EQ(part.role, "");
   EXPECT_EQ(part.command, Words{"./server"});
 }
 
 TEST(ReadPart, KnowsWhoseTheDashesAre) {
-  EXPECT_EQ(read({"./p", "a", "--", "b"}).command, (Words{"./p", "a", "--", "b"}));
-  EXPECT_EQ(read({"--", "./p", "--", "b"}).command, (Words{"./p", "--", "b"}));
-  EXPECT_EQ(read({"--", "--help"}).command, Words{"--help"});
+  EXPECT_EQ(read_one({"./p", "a", "--", "b"}).command, (Words{"./p", "a", "--", "b"}));
+  EXPECT_EQ(read_one({"--", "./p", "--", "b"}).command, (Words{"./p", "--", "b"}));
+  EXPECT_EQ(read_one({"--", "--help"}).command, Words{"--help"});
 }
 
 TEST(ReadPart, RefusesOptionsOfTheWholeJobByName) {
@@ -108,7 +108,7 @@ TEST(ReadPart, RefusesOptionsOfTheWholeJobByName) {
     for (const Words& words :
          {Words{option, "3", "--", "./p"}, Words{"-n", "2", option}})
       EXPECT_EQ(
-          refusal(words),
+          part_refusal(words),
           text(
               "[cli] expected -n, --role or a program after \":\", got \"",
               option,
@@ -117,25 +117,25 @@ TEST(ReadPart, RefusesOptionsOfTheWholeJobByName) {
 
 TEST(ReadPart, RefusesWhatIsNoOption) {
   EXPECT_EQ(
-      refusal({"--rol", "x", "--", "./p"}),
+      part_refusal({"--rol", "x", "--", "./p"}),
       "[cli] expected -n, --role or a program after \":\", got \"--rol\"; did you mean "
       "--role?");
   EXPECT_EQ(
-      refusal({"-q", "./p"}),
+      part_refusal({"-q", "./p"}),
       "[cli] expected -n, --role or a program after \":\", got \"-q\"; see trireme run "
       "--help");
   EXPECT_EQ(
-      refusal({"-"}),
+      part_refusal({"-"}),
       "[cli] expected -n, --role or a program after \":\", got \"-\"; see trireme run "
       "--help");
-  EXPECT_TRUE(refusal({"-n"}).starts_with("parser: ")) << refusal({"-n"});
+  EXPECT_TRUE(part_refusal({"-n"}).starts_with("parser: ")) << part_refusal({"-n"});
 }
 
 TEST(ReadPart, RefusesAPartWithoutAProgram) {
   for (const Words& words :
        {Words{}, Words{"--"}, Words{"-n", "2"}, Words{"-n2", "--"}})
     EXPECT_EQ(
-        refusal(words),
+        part_refusal(words),
         "[cli] expected a program after \":\", got none; write one, or \"::\" for an "
         "argument that is a colon");
 }

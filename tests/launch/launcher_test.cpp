@@ -74,6 +74,7 @@ TEST_F(SpawnProcs, RunsAProgramAsRanks) {
 
 TEST_F(SpawnProcs, LooksForAProgramInThePath) {
   EXPECT_EQ(spawn({.ranks = 1}, {"sh", "-c", "exit 4"}).exit_code, 4);
+  EXPECT_EQ(spawn({.ranks = 1}, {"false", "x"}).exit_code, 1) << "two words";
 }
 
 TEST_F(SpawnProcs, RunsAFunctionAsRanks) {

@@ -14,7 +14,7 @@ const std::vector<RoleShare> kRoles = {
     {.name = "server", .ranks = 1},
     {.name = "eval", .ranks = 2}};
 
-std::string refusal(const std::vector<Part>& parts) {
+std::string parts_refusal(const std::vector<Part>& parts) {
   try {
     return text("took ", read_roles(parts).size());
   } catch (const InvalidArgument& error) {
@@ -49,12 +49,15 @@ TEST(ReadRoles, RefuseTwoOfOneName) {
   const char* wanted =
       "[launch] expected a role of its own for each program, got two called "
       "\"trainer\"; name one of them with --role (Part::role)";
-  EXPECT_EQ(refusal({{.command = {"a/trainer"}}, {.command = {"b/trainer"}}}), wanted);
   EXPECT_EQ(
-      refusal({{.command = {"trainer.py"}}, {.role = "trainer", .command = {"x"}}}),
+      parts_refusal({{.command = {"a/trainer"}}, {.command = {"b/trainer"}}}), wanted);
+  EXPECT_EQ(
+      parts_refusal(
+          {{.command = {"trainer.py"}}, {.role = "trainer", .command = {"x"}}}),
       wanted);
   EXPECT_EQ(
-      refusal({{.command = {"trainer"}}, {.role = "other", .command = {"trainer"}}}),
+      parts_refusal(
+          {{.command = {"trainer"}}, {.role = "other", .command = {"trainer"}}}),
       "took 2");
 }
 
@@ -65,31 +68,34 @@ TEST(ReadRoles, RefuseNamesThatCannotStandOnALine) {
         std::string("\x1b[2J"),
         std::string("a\0b", 3),
         std::string("\x7f")}) {
-    const std::string what = refusal({{.role = name, .command = {"x"}}});
+    const std::string what = parts_refusal({{.role = name, .command = {"x"}}});
     EXPECT_TRUE(what.starts_with(
         "[launch] expected a role of 1 to 64 bytes without control characters, got \""))
         << what;
-    EXPECT_EQ(refusal({{.command = {"y"}}, {.command = {name}}}), what);
+    EXPECT_EQ(parts_refusal({{.command = {"y"}}, {.command = {name}}}), what);
   }
-  EXPECT_EQ(refusal({{.role = std::string(64, 'x'), .command = {"x"}}}), "took 1");
-  const std::string folder = refusal({{.command = {"y"}}, {.command = {"folder/"}}});
+  EXPECT_EQ(
+      parts_refusal({{.role = std::string(64, 'x'), .command = {"x"}}}), "took 1");
+  const std::string folder =
+      parts_refusal({{.command = {"y"}}, {.command = {"folder/"}}});
   EXPECT_NE(folder.find("got \"\"; name it with --role"), std::string::npos) << folder;
 }
 
 TEST(ReadRoles, RefusePartsWithoutRanksOrProgram) {
   EXPECT_EQ(
-      refusal({{.command = {"trainer"}}, {.ranks = 0, .command = {"server"}}}),
+      parts_refusal({{.command = {"trainer"}}, {.ranks = 0, .command = {"server"}}}),
       "[launch] expected at least one rank of server, got 0; give the number of ranks "
       "with -n");
   EXPECT_EQ(
-      refusal({{.ranks = -2, .command = {"trainer"}}, {.command = {"server"}}}),
+      parts_refusal({{.ranks = -2, .command = {"trainer"}}, {.command = {"server"}}}),
       "[launch] expected at least one rank of trainer, got -2; give the number of "
       "ranks with -n");
   const char* none =
       "[launch] expected a program to run, got none; give its name first";
-  EXPECT_EQ(refusal({}), none);
-  EXPECT_EQ(refusal({{.command = {}}}), none);
-  EXPECT_EQ(refusal({{.command = {"trainer"}}, {.role = "x", .command = {}}}), none);
+  EXPECT_EQ(parts_refusal({}), none);
+  EXPECT_EQ(parts_refusal({{.command = {}}}), none);
+  EXPECT_EQ(
+      parts_refusal({{.command = {"trainer"}}, {.role = "x", .command = {}}}), none);
 }
 
 TEST(RanksInAll, IsTheSum) {

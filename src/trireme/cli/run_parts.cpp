@@ -23,7 +23,7 @@ std::string option_name(const std::string& word) {
 }
 
 // What the parser has left over begins with a program, or with an option of others.
-void check_program(const std::string& word, const CLI::App& run) {
+void check_begin(const std::string& word, const CLI::App& run) {
   if (!word.starts_with("-"))
     return;
   if (run.get_option_no_throw(option_name(word)) != nullptr)
@@ -100,7 +100,7 @@ PartArguments read_part(const std::vector<std::string>& words, const CLI::App& r
   std::reverse(before.begin(), before.end());  // CLI11 wants the last word first
   app.parse(before);
   if (const auto left = app.remaining(); !left.empty())
-    check_program(left[0], run);
+    check_begin(left[0], run);
   join_command(app, part);
   if (part.command.empty())
     throw InvalidArgument(

@@ -11,9 +11,9 @@
 namespace trireme::launch {
 namespace {
 
-constexpr size_t kMostName = 64;
+constexpr size_t kMostRole = 64;
 
-std::string name_of(const Part& part, bool alone) {
+std::string role_name(const Part& part, bool alone) {
   if (!part.role.empty())
     return part.role;
   return alone ? LaunchRole().name
@@ -21,19 +21,19 @@ std::string name_of(const Part& part, bool alone) {
 }
 
 // It stands in front of lines and in reports.
-void check_name(const std::string& name) {
+void check_role(const std::string& name) {
   const auto odd = [](unsigned char c) { return c < ' ' || c == 0x7f; };
-  if (name.empty() || name.size() > kMostName ||
+  if (name.empty() || name.size() > kMostRole ||
       std::any_of(name.begin(), name.end(), odd))
     throw InvalidArgument(text(
         "[launch] expected a role of 1 to ",
-        kMostName,
+        kMostRole,
         " bytes without control characters, got ",
         in_quotes(name),
         "; name it with --role (Part::role)"));
 }
 
-void check_new(const std::string& name, const std::vector<RoleShare>& roles) {
+void check_other(const std::string& name, const std::vector<RoleShare>& roles) {
   const auto same = [&name](const RoleShare& one) { return one.name == name; };
   if (std::any_of(roles.begin(), roles.end(), same))
     throw InvalidArgument(text(
@@ -50,9 +50,9 @@ std::vector<RoleShare> read_roles(std::span<const Part> parts) {
   for (const Part& part : parts) {
     if (part.command.empty())
       break;
-    const std::string name = name_of(part, alone);
-    check_name(name);
-    check_new(name, roles);
+    const std::string name = role_name(part, alone);
+    check_role(name);
+    check_other(name, roles);
     if (!alone && part.ranks < 1)
       throw InvalidArgument(text(
           "[launch] expected at least one rank of ",
