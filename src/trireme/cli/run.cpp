@@ -127,7 +127,10 @@ void add_run_options(CLI::App& run, RunArguments& arguments) {
   run.formatter(std::make_shared<RunFormatter>());
   add_torchrun_options(run, arguments);
   add_node_options(run, arguments);
-  run.add_flag("--prefix", arguments.prefix, "Print each line with its rank in front");
+  run.add_flag(
+      "--prefix",
+      arguments.prefix,
+      "Print each line with its rank (and role) in front");
   run.add_flag("--no-pin", arguments.no_pin, "Do not give each rank cores of its own");
   run.add_option(
          "--grace",

@@ -51,7 +51,9 @@ void add_part_options(CLI::App& part, PartArguments& arguments) {
       ->type_name("N")
       ->capture_default_str();
   part.add_option(
-          "--role", arguments.role, "ROLE_NAME; of several programs their names")
+          "--role",
+          arguments.role,
+          "ROLE_NAME; of several programs each has its file name, if not given")
       ->group(group)
       ->type_name("NAME");
 }
