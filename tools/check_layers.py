@@ -38,7 +38,7 @@ LIBTORCH_FREE_CLI = {"doctor_front", "front", "keys", "machine_facts", "main", "
                      "rank_count", "run", "run_nodes", "schedule", "schedule_check", "schedule_input",
                      "schedule_list", "schedule_options", "schedule_plan", "schedule_show",
                      "schedule_simulate", "schedule_words",
-                     "run_torch", "variables"}
+                     "run_parts", "run_torch", "variables"}
 
 # Sources without a test file of their own, each with the reason.
 NO_TEST = {

@@ -12,18 +12,30 @@ namespace {
 using Words = std::vector<std::string>;
 using std::chrono::milliseconds;
 
-launch::Options options_of(const Words& words) {
+launch::Options options_of(const Words& words, const Words& program = {"./train"}) {
   CLI::App run("test", "run");
   RunArguments arguments;
   add_run_options(run, arguments);
-  Words before = split_command(words, arguments);
-  before.insert(before.end(), {"./train"});
+  Words before = split_command(words, arguments.first);
+  before.insert(before.end(), program.begin(), program.end());
   std::reverse(before.begin(), before.end());
   run.parse(before);
   launch::Options options{
       .master_addr = arguments.master_addr, .master_port = arguments.master_port};
   read_nodes(arguments, options);
   return options;
+}
+
+// What the launcher of another host makes of its command.
+RunArguments read_remote(const launch::RemoteNode& node) {
+  CLI::App run("test", "run");
+  RunArguments arguments;
+  add_run_options(run, arguments);
+  Words before =
+      split_command({node.command.begin() + 2, node.command.end()}, arguments.first);
+  std::reverse(before.begin(), before.end());
+  run.parse(before);
+  return arguments;
 }
 
 std::string nodes_refusal(const Words& words) {
@@ -108,24 +120,23 @@ TEST(RunNodes, OfOtherHostsGetACommandEach) {
   EXPECT_EQ(options.nodes->shell, (Words{"ssh", "-p", "22"}));
   ASSERT_EQ(options.nodes->remotes.size(), 2u);
   EXPECT_EQ(options.nodes->remotes[1].host, "c");
-  const RunArguments of_c = [&] {
-    CLI::App run("test", "run");
-    RunArguments arguments;
-    add_run_options(run, arguments);
-    const Words& command = options.nodes->remotes[1].command;
-    Words before = split_command({command.begin() + 2, command.end()}, arguments);
-    std::reverse(before.begin(), before.end());
-    run.parse(before);
-    return arguments;
-  }();
+  const RunArguments of_c = read_remote(options.nodes->remotes[1]);
   EXPECT_TRUE(of_c.stdin_variables);
   EXPECT_EQ(of_c.node_rank, 2);
   EXPECT_EQ(of_c.nodes, "3");
-  EXPECT_EQ(of_c.ranks, "auto");
+  EXPECT_EQ(of_c.first.ranks, "auto");
   EXPECT_EQ(of_c.master_addr, "127.0.0.1");
   EXPECT_EQ(of_c.master_port, options.master_port);
   EXPECT_TRUE(of_c.prefix);
-  EXPECT_EQ(of_c.command, Words{"./train"});
+  EXPECT_EQ(of_c.first.command, Words{"./train"});
+}
+
+TEST(RunNodes, OfOtherHostsGetArgumentsThatAreColons) {
+  const launch::Options options =
+      options_of({"--hosts", "127.0.0.1,b"}, {"./train", "::", "a", ":::", "b:"});
+  const RunArguments of_b = read_remote(options.nodes->remotes[0]);
+  EXPECT_EQ(of_b.first.command, (Words{"./train", ":", "a", "::", "b:"}));
+  EXPECT_TRUE(of_b.others.empty());
 }
 
 TEST(RunNodes, OfOneHostAreNone) {

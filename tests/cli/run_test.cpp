@@ -19,7 +19,7 @@ RunArguments parse(const Words& words) {
   CLI::App run("test", "run");
   RunArguments arguments;
   add_run_options(run, arguments);
-  Words before = split_command(words, arguments);
+  Words before = split_command(words, arguments.first);
   std::reverse(before.begin(), before.end());
   run.parse(before);
   return arguments;
@@ -51,12 +51,12 @@ RunOutcome front(Words words) {
 
 TEST(RunArguments, HaveTheirDefaults) {
   const RunArguments arguments = parse({"--", "./train"});
-  EXPECT_EQ(arguments.ranks, "1");
+  EXPECT_EQ(arguments.first.ranks, "1");
   EXPECT_EQ(arguments.max_restarts, 0);
   EXPECT_EQ(arguments.grace_seconds, 10);
   EXPECT_FALSE(arguments.prefix);
   EXPECT_FALSE(arguments.no_pin);
-  EXPECT_EQ(arguments.command, Words{"./train"});
+  EXPECT_EQ(arguments.first.command, Words{"./train"});
 }
 
 TEST(RunArguments, AreReadInBothSpellings) {
@@ -113,7 +113,7 @@ TEST(RunArguments, AreReadInBothSpellings) {
           "x"})
       all.emplace_back(word);
     const RunArguments arguments = parse(all);
-    EXPECT_EQ(arguments.ranks, "4");
+    EXPECT_EQ(arguments.first.ranks, "4");
     EXPECT_EQ(arguments.max_restarts, 3);
     EXPECT_EQ(arguments.log_dir, "logs");
     EXPECT_EQ(arguments.master_addr, "h");
@@ -125,7 +125,7 @@ TEST(RunArguments, AreReadInBothSpellings) {
     EXPECT_EQ(arguments.nodes, "1");
     EXPECT_TRUE(arguments.prefix);
     EXPECT_TRUE(arguments.no_pin);
-    EXPECT_EQ(arguments.command, Words{"x"});
+    EXPECT_EQ(arguments.first.command, Words{"x"});
   }
 }
 
@@ -133,17 +133,79 @@ TEST(RunArguments, LeaveTheProgramItsOwn) {
   const Words own{"./train", "--tee", "3", "-n", "8", "--help", "", "a b", "-x"};
   Words words{"-n", "2", "--"};
   words.insert(words.end(), own.begin(), own.end());
-  EXPECT_EQ(parse(words).command, own);
-  EXPECT_EQ(parse(words).ranks, "2");
+  EXPECT_EQ(parse(words).first.command, own);
+  EXPECT_EQ(parse(words).first.ranks, "2");
   words.erase(words.begin() + 2);  // also without dashes
-  EXPECT_EQ(parse(words).command, own);
-  EXPECT_EQ(parse(words).ranks, "2");
+  EXPECT_EQ(parse(words).first.command, own);
+  EXPECT_EQ(parse(words).first.ranks, "2");
 }
 
 TEST(RunArguments, KnowWhoseTheDashesAre) {
-  EXPECT_EQ(parse({"./p", "a", "--", "b"}).command, (Words{"./p", "a", "--", "b"}));
-  EXPECT_EQ(parse({"--", "./p", "--", "b"}).command, (Words{"./p", "--", "b"}));
-  EXPECT_EQ(parse({"-n", "2", "./p", "--"}).command, (Words{"./p", "--"}));
+  EXPECT_EQ(
+      parse({"./p", "a", "--", "b"}).first.command, (Words{"./p", "a", "--", "b"}));
+  EXPECT_EQ(parse({"--", "./p", "--", "b"}).first.command, (Words{"./p", "--", "b"}));
+  EXPECT_EQ(parse({"-n", "2", "./p", "--"}).first.command, (Words{"./p", "--"}));
+}
+
+TEST(RunArguments, TakeSeveralPrograms) {
+  for (const Words& words :
+       {Words{
+            "-n",
+            "4",
+            "--prefix",
+            "--",
+            "./a",
+            "x",
+            ":",
+            "-n",
+            "2",
+            "--",
+            "./b",
+            ":",
+            "./c",
+            "::"},
+        Words{
+            "-n",
+            "4",
+            "--prefix",
+            "./a",
+            "x",
+            ":",
+            "-n",
+            "2",
+            "--",
+            "./b",
+            ":",
+            "--",
+            "./c",
+            "::"}}) {
+    const RunArguments arguments = parse(words);
+    EXPECT_TRUE(arguments.prefix);
+    EXPECT_EQ(arguments.first.ranks, "4");
+    EXPECT_EQ(arguments.first.command, (Words{"./a", "x"}));
+    ASSERT_EQ(arguments.others.size(), 2u);
+    EXPECT_EQ(arguments.others[0].ranks, "2");
+    EXPECT_EQ(arguments.others[0].command, Words{"./b"});
+    EXPECT_EQ(arguments.others[1].ranks, "1");
+    EXPECT_EQ(arguments.others[1].command, (Words{"./c", ":"}));
+  }
+  EXPECT_EQ(parse({"--role", "r", "./a"}).first.role, "r");
+  EXPECT_EQ(parse({"--rdzv-id", ":", "./a"}).run_id, ":") << "an option's value";
+  EXPECT_EQ(parse({"sh", "-c", "::"}).first.command, (Words{"sh", "-c", ":"}));
+}
+
+TEST(RunArguments, RefuseAPartWithoutAProgram) {
+  for (const Words& words : {Words{":", "./b"}, Words{"-n", "2", "--", ":", "./b"}})
+    EXPECT_TRUE(
+        refusal(words).starts_with("[cli] expected a program to run, got none; "))
+        << refusal(words);
+  for (const Words& words :
+       {Words{"./a", ":"},
+        Words{"--", "./a", ":", ":", "./b"},
+        Words{"./a", ":", "--"}})
+    EXPECT_TRUE(
+        refusal(words).starts_with("[cli] expected a program after \":\", got none; "))
+        << refusal(words);
 }
 
 TEST(RunArguments, RefuseWhatIsNoOption) {
@@ -184,8 +246,11 @@ TEST(RunCommand, HelpsWithExamples) {
   EXPECT_EQ(outcome.code, 0);
   for (const char* part :
        {"Usage: trireme run [OPTIONS] [--] PROGRAM [ARGUMENTS]",
+        "[: [-n N] [--role NAME] [--] PROGRAM [ARGUMENTS]]",
         "--nproc-per-node",
-        "trireme run -n 4 -- ./train --epochs 2"})
+        "--role",
+        "trireme run -n 4 -- ./train --epochs 2",
+        "trireme run -n 4 -- ./trainer : -n 1 -- ./server"})
     EXPECT_NE(outcome.out.find(part), std::string::npos) << part << outcome.out;
 }
 
@@ -220,6 +285,11 @@ TEST(RunCommand, WrongUsageIsTwoWithAReason) {
        "trireme: [cli] expected --grace to be a time in seconds, got nan"},
       {{"--tee", "3", "--log-dir", plain, "--", "true"}, "to write logs to "},
       {{"--", "/no/such/program"}, "a program that can be run"},
+      {{"true", ":", "/no/such/program"}, "a program that can be run"},
+      {{"true", ":", "true"}, "two called \"true\"; name one of them with --role"},
+      {{"true", ":", "--prefix", "false"}, "\"--prefix\", which is for the whole job"},
+      {{"--nnodes", "2", "true", ":", "false"},
+       "one program for a job of several hosts"},
       {{"--", plain}, "a program that can be run"}};
   for (const auto& [words, reason] : cases) {
     const RunOutcome outcome = front(words);
@@ -236,6 +306,8 @@ TEST(RunCommandProcs, GivesTheCodeOfTheRanks) {
   EXPECT_EQ(front({"-n", "2", "--", "true"}).code, 0);
   EXPECT_EQ(front({"-n", "2", "--", "sh", "-c", "exit 3"}).code, 3);
   EXPECT_EQ(front({"sh", "-c", "kill -9 $$"}).code, 137);
+  EXPECT_EQ(front({"true", ":", "-n", "2", "sh", "-c", "exit 5"}).code, 5);
+  EXPECT_EQ(front({"sh", "-c", "::"}).code, 0);
 }
 
 TEST(RunProcs, AFolderForLogsAloneIsNotSilentlyIgnored) {

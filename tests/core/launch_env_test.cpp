@@ -126,6 +126,54 @@ TEST(LaunchEnv, LocalVariablesAreNeededWithAnotherAddress) {
       "expected LOCAL_RANK, got none: it is not set");
 }
 
+LaunchRole role(const Variables& variables) {
+  return read_launch_role(Environment(variables));
+}
+
+const Variables kServer = changed(
+    kTorchrun, {{"ROLE_NAME", "server"}, {"ROLE_RANK", "1"}, {"ROLE_WORLD_SIZE", "2"}});
+
+TEST(LaunchRole, IsWhatTorchrunSays) {
+  EXPECT_EQ(role(kServer), (LaunchRole{.name = "server", .rank = 1, .size = 2}));
+}
+
+TEST(LaunchRole, IsOfAllWhereNothingIsSaid) {
+  EXPECT_EQ(role({}), LaunchRole{});
+  EXPECT_EQ(role(kTorchrun), (LaunchRole{.name = "default", .rank = 5, .size = 8}));
+}
+
+TEST(LaunchRole, IsNotReadUnderOtherLaunchers) {
+  const Variables stale{{"ROLE_NAME", "server"}, {"ROLE_RANK", "rubbish"}};
+  EXPECT_EQ(role(stale), LaunchRole{});
+  EXPECT_EQ(
+      role(changed(kOpenMpi, stale)),
+      (LaunchRole{.name = "default", .rank = 1, .size = 4}));
+  EXPECT_EQ(
+      role(changed(kSlurm, stale)),
+      (LaunchRole{.name = "default", .rank = 6, .size = 7}));
+}
+
+TEST(LaunchRole, RefusesWhatIsMissingOrContradictory) {
+  const std::pair<Variables, const char*> cases[] = {
+      {without(kServer, {"ROLE_NAME"}), "ROLE_NAME"},
+      {without(kServer, {"ROLE_RANK"}), "ROLE_RANK"},
+      {without(kServer, {"ROLE_WORLD_SIZE"}), "ROLE_WORLD_SIZE"},
+      {changed(kServer, {{"ROLE_NAME", ""}}), "ROLE_NAME"},
+      {changed(kServer, {{"ROLE_RANK", "-1"}}), "ROLE_RANK"},
+      {changed(kServer, {{"ROLE_RANK", "x"}}), "ROLE_RANK"},
+      {changed(kServer, {{"ROLE_RANK", "2"}}),
+       "expected ROLE_RANK below ROLE_WORLD_SIZE=2, got 2"},
+      {changed(kServer, {{"ROLE_WORLD_SIZE", "0"}}), "ROLE_WORLD_SIZE"},
+      {changed(kServer, {{"ROLE_WORLD_SIZE", "9"}}),
+       "expected ROLE_WORLD_SIZE at most WORLD_SIZE=8, got 9"}};
+  for (const auto& [variables, part] : cases) {
+    const std::string what =
+        testing::message_of<InvalidArgument>([&] { role(variables); });
+    EXPECT_TRUE(what.starts_with("[core] expected ")) << what;
+    EXPECT_TRUE(testing::contains(what, part));
+  }
+}
+
 TEST(LaunchEnv, KnowsTheWorldOfItsHost) {
   const LaunchEnv many{
       .rank = 5,

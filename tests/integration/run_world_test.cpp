@@ -63,6 +63,25 @@ TEST_F(RunWorldProcs, RanksMeet) {
     EXPECT_NE(launched->out().find(line), std::string::npos) << launched->out();
 }
 
+TEST_F(RunWorldProcs, RanksOfTwoProgramsMeet) {
+  Words all = {
+      TRIREME_PROGRAM, "run", "-n", "2", "--role", "trainer", "--", WORLD_RANK};
+  all.insert(all.end(), {mark_.word(), ":", "--role", "server", "--", WORLD_RANK});
+  Words failing = all;
+  all.push_back(mark_.word());
+  Launched launched(all);
+  EXPECT_EQ(launched.finish(), Ending{}) << launched.err();
+  EXPECT_EQ(Launched::count(launched.out(), "has the sum 6\n"), 3) << launched.out();
+  failing.insert(failing.end(), {mark_.word(), "exit_before_init", "2"});
+  Launched failed(failing);
+  EXPECT_EQ(failed.finish(), Ending{.exit_code = 9}) << failed.err();
+  EXPECT_EQ(
+      Launched::count(
+          failed.err(), "[launch] rank 2 (server 0) of 3 exited with code 9"),
+      1)
+      << failed.err();
+}
+
 TEST_F(RunWorldProcs, ARankThatExitsBeforeInitEndsTheOthers) {
   const Stopwatch watch;
   const auto launched = world({"-n", "3"}, "exit_before_init");

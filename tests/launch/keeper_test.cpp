@@ -28,9 +28,11 @@ class KeeperProcs : public ::testing::Test {
     plan_.options = std::move(options);
     plan_.options.run_id = "run";
     plan_.run_folder = folder_.path() / "logs";
-    plan_.body.program = RANK_PROGRAM;
-    plan_.body.arguments = {RANK_PROGRAM, mark_.word()};
-    plan_.body.arguments.insert(plan_.body.arguments.end(), steps.begin(), steps.end());
+    RankBody body{.program = RANK_PROGRAM, .arguments = {RANK_PROGRAM, mark_.word()}};
+    body.arguments.insert(body.arguments.end(), steps.begin(), steps.end());
+    if (plan_.roles.empty())
+      plan_.roles = {{.name = "default", .ranks = plan_.options.ranks}};
+    plan_.bodies.assign(plan_.roles.size(), body);
     plan_.state = ProcessState::now();
     int ends[2];
     ASSERT_EQ(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);
@@ -41,6 +43,13 @@ class KeeperProcs : public ::testing::Test {
       keep(ends[1]);
     }
     ::close(ends[1]);
+  }
+
+  // Two programs with the same steps.
+  void start_two(Options options, const std::vector<std::string>& steps) {
+    plan_.roles = {{.name = "trainer", .ranks = 2}, {.name = "server", .ranks = 1}};
+    options.ranks = ranks_in_all(plan_.roles);
+    start(std::move(options), steps);
   }
 
   Outcome outcome() {
@@ -121,6 +130,41 @@ TEST_F(KeeperProcs, ReportsTheFirstFailureWithTheEndOfItsStderr) {
           " s; the other ranks are stopped; the end of its stderr:\n    the reason\n"),
       std::string::npos)
       << err();
+}
+
+TEST_F(KeeperProcs, NamesTheRolesWhereThereAreSeveral) {
+  start_two(
+      {.prefix = true},
+      {"variable=ROLE_RANK", "2:error=the reason", "2:exit=3", "hang"});
+  const Outcome got = outcome();
+  EXPECT_EQ(got.exit_code, 3);
+  ASSERT_TRUE(got.failure);
+  EXPECT_EQ(got.failure->rank, 2);
+  for (const char* line :
+       {"[rank 0 trainer] ROLE_RANK=0\n",
+        "[rank 1 trainer] ROLE_RANK=1\n",
+        "[rank 2 server] ROLE_RANK=0\n"})
+    EXPECT_NE(out().find(line), std::string::npos) << out();
+  EXPECT_NE(err().find("[rank 2 server] the reason\n"), std::string::npos) << err();
+  EXPECT_NE(
+      err().find("[launch] rank 2 (server 0) of 3 exited with code 3 after "),
+      std::string::npos)
+      << err();
+}
+
+TEST_F(KeeperProcs, NamesTheRolesOfAllThatFailAtOneMoment) {
+  const std::string go = folder_.path() / "go";
+  // The keeper is stopped while they end, so that it finds them all at once.
+  start_two({}, {"say=up", "await=" + go, "exit=3"});
+  ASSERT_TRUE(printed("up\n", 3));
+  ::kill(link_.keeper, SIGSTOP);
+  std::ofstream(go) << "";
+  EXPECT_TRUE(mark_.gone_within(kLong));
+  ::kill(link_.keeper, SIGCONT);
+  EXPECT_EQ(outcome().exit_code, 3);
+  EXPECT_NE(err().find("at the same moment failed: "), std::string::npos) << err();
+  for (const char* name : {"0 (trainer 0)", "1 (trainer 1)", "2 (server 0)"})
+    EXPECT_NE(err().find(name), std::string::npos) << err();
 }
 
 // Of a rank that was killed only the others can tell, and they get a moment to do so.

@@ -74,6 +74,7 @@ TEST_F(SpawnProcs, RunsAProgramAsRanks) {
 
 TEST_F(SpawnProcs, LooksForAProgramInThePath) {
   EXPECT_EQ(spawn({.ranks = 1}, {"sh", "-c", "exit 4"}).exit_code, 4);
+  EXPECT_EQ(spawn({.ranks = 1}, {"false", "x"}).exit_code, 1) << "two words";
 }
 
 TEST_F(SpawnProcs, RunsAFunctionAsRanks) {
@@ -190,6 +191,67 @@ TEST_F(SpawnProcs, RefusesWhatCannotBe) {
       refusal({}, {}),
       "[launch] expected a program to run, got none; give its name first");
   EXPECT_NE(refusal({}, {"/no/such"}).find("no such file"), std::string::npos);
+}
+
+TEST_F(SpawnProcs, RunsSeveralProgramsAsOneWorld) {
+  const std::vector<Part> parts = {
+      {.role = "trainer", .ranks = 2, .command = program({"variable=ROLE_RANK"})},
+      {.ranks = 1, .command = program({"variable=ROLE_NAME", "variable=RANK"})}};
+  EXPECT_EQ(spawn(to_files(9), parts).exit_code, 0) << "the parts have their own ranks";
+  EXPECT_EQ(printed(0), "ROLE_RANK=0\n");
+  EXPECT_EQ(printed(1), "ROLE_RANK=1\n");
+  EXPECT_EQ(printed(2), "ROLE_NAME=rank_program\nRANK=2\n");
+  EXPECT_EQ(printed(3), "");
+}
+
+TEST_F(SpawnProcs, SeveralProgramsStartAgainTogether) {
+  Options options = to_files(1);
+  options.max_restarts = 1;
+  const std::vector<Part> parts = {
+      {.role = "a", .ranks = 1, .command = program({"say=up", "hang_before=1"})},
+      {.role = "b",
+       .ranks = 2,
+       .command = program({"2:sleep=200", "2:fail_before=1"})}};
+  const Outcome outcome = spawn(options, parts);
+  EXPECT_EQ(outcome.exit_code, 0);
+  EXPECT_EQ(outcome.restarts, 1);
+  EXPECT_EQ(outcome.failure->rank, 2);
+  EXPECT_EQ(printed(0, 1), "up\n");
+}
+
+TEST_F(SpawnProcs, RefusesPartsBeforeAnythingStarts) {
+  const std::string begun = folder_.path() / "begun";
+  const auto told = [](const Options& options, const std::vector<Part>& parts) {
+    try {
+      return text("ran and ended with ", spawn(options, parts).exit_code);
+    } catch (const InvalidArgument& error) {
+      return std::string(error.what());
+    }
+  };
+  const Part good{.role = "good", .command = program({"file=" + begun})};
+  const Options nodes{.master_port = 7, .nodes = Nodes{.least = 2, .most = 2}};
+  const std::pair<std::string, const char*> cases[] = {
+      {told({}, {}), "[launch] expected a program to run, got none"},
+      {told({}, {good, {}}), "[launch] expected a program to run, got none"},
+      {told({}, {good, good}), "[launch] expected a role of its own for each program"},
+      {told({}, {good, {.ranks = 0, .command = {"true"}}}),
+       "[launch] expected at least one rank of true, got 0; "},
+      {told({}, {good, {.ranks = 2048, .command = {"true"}}}),
+       "[launch] expected at most 2048 ranks on one host, got 2049; "},
+      {told({}, {good, {.command = {"/no/such"}}}),
+       "[launch] expected a program that can be run, got \"/no/such\": no such file"},
+      {told({.tee = {.all = {}, .ranks = {{2, {}}}}}, {good, {.command = {"true"}}}),
+       "[launch] expected redirects and tee for ranks below 2, got one for rank 2"},
+      {told(nodes, {good, {.command = {"true"}}}),
+       "[launch] expected one program for a job of several hosts (--nnodes, --hosts), "
+       "got 2, from good to true; "},
+      {told(nodes, {good}),
+       "[launch] expected no --role for a job of several hosts (--nnodes, --hosts), "
+       "got "
+       "\"good\"; "}};
+  for (const auto& [what, wanted] : cases)
+    EXPECT_TRUE(what.starts_with(wanted)) << what;
+  EXPECT_FALSE(fs::exists(begun));
 }
 
 TEST_F(SpawnProcs, RanksFindSignalsAndLimitsAsTheCallerHasThem) {

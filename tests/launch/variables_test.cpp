@@ -100,6 +100,24 @@ TEST(RankVariables, CountOverAllNodes) {
       segment_name(read.on_this_host()), segment_name(launch_env(many).on_this_host()));
 }
 
+TEST(RankVariables, TellTheRanksOfSeveralProgramsApart) {
+  JobPlace two = place();
+  two.roles = {{.name = "trainer", .ranks = 3}, {.name = "server", .ranks = 1}};
+  const std::pair<int, LaunchRole> cases[] = {
+      {0, {.name = "trainer", .rank = 0, .size = 3}},
+      {2, {.name = "trainer", .rank = 2, .size = 3}},
+      {3, {.name = "server", .rank = 0, .size = 1}}};
+  for (const auto& [rank, role] : cases) {
+    const Environment env(rank_variables(two, rank, Environment(), {}));
+    EXPECT_EQ(read_launch_role(env), role) << rank;
+    EXPECT_EQ(read_launch_env(env).rank, rank);
+    EXPECT_EQ(read_launch_env(env).world_size, 4);
+  }
+  EXPECT_EQ(
+      read_launch_role(Environment(rank_variables(place(), 3, Environment(), {}))),
+      (LaunchRole{.name = "default", .rank = 3, .size = 4}));
+}
+
 TEST(RankVariables, HaveOneWayToProtectConnections) {
   const Environment inherited{
       {"TRIREME_JOB_KEY_FILE", "job.key"}, {"TRIREME_SECURITY", "insecure-loopback"}};

@@ -175,7 +175,7 @@ int parse_and_run(
   try {
     std::vector<std::string> words = arguments;
     if (!words.empty() && words[0] == "run")
-      words = split_command(words, all.run);
+      words = split_command(words, all.run.first);
     std::reverse(words.begin(), words.end());  // CLI11 wants the last word first
     app.parse(words);
   } catch (const CLI::ParseError& error) {

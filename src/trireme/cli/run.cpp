@@ -10,7 +10,6 @@
 #include <CLI/CLI.hpp>
 
 #include "trireme/cli/output.h"
-#include "trireme/cli/rank_count.h"
 #include "trireme/cli/run_nodes.h"
 #include "trireme/core/error.h"
 #include "trireme/core/escape.h"
@@ -26,7 +25,8 @@ namespace {
 class RunFormatter : public CLI::Formatter {
  public:
   std::string make_usage(const CLI::App*, std::string) const override {
-    return "Usage: trireme run [OPTIONS] [--] PROGRAM [ARGUMENTS]\n";
+    return "Usage: trireme run [OPTIONS] [--] PROGRAM [ARGUMENTS]\n"
+           "       [: [-n N] [--role NAME] [--] PROGRAM [ARGUMENTS]] …\n";
   }
 };
 
@@ -54,8 +54,6 @@ launch::Options to_options(const RunArguments& arguments) {
         arguments.grace_seconds,
         "; give one from 0 to 86400"));
   launch::Options options{
-      .ranks =
-          parse_rank_count(arguments.ranks, rank_sources(Environment::of_process())),
       .max_restarts = arguments.max_restarts,
       .grace = std::chrono::milliseconds(
           static_cast<int64_t>(std::ceil(arguments.grace_seconds * 1000))),
@@ -76,11 +74,7 @@ void add_torchrun_options(CLI::App& run, RunArguments& arguments) {
   const auto add = [&](const std::string& names, auto& value, const std::string& does) {
     return run.add_option(names, value, does)->group(group);
   };
-  add(text("-n,", both_spellings("--nproc-per-node")),
-      arguments.ranks,
-      "Ranks: a number, auto, cpu or gpu")
-      ->type_name("N")
-      ->capture_default_str();
+  add_part_options(run, arguments.first);
   run.add_flag(
          "--standalone",
          arguments.standalone,
@@ -112,23 +106,31 @@ void add_torchrun_options(CLI::App& run, RunArguments& arguments) {
       ->type_name("ID");
 }
 
-}  // namespace
-
-std::vector<std::string> split_command(
-    const std::vector<std::string>& words, RunArguments& arguments) {
-  const auto dashes = std::find(words.begin(), words.end(), "--");
-  arguments.dashes = dashes != words.end();
-  if (arguments.dashes)
-    arguments.command.assign(dashes + 1, words.end());
-  return {words.begin(), dashes};
+// What stands after the options: one program, or several.
+void take_programs(const CLI::App& run, RunArguments& arguments) {
+  if (const auto left = run.remaining(); !left.empty())
+    check_not_option(left[0], run);
+  join_command(run, arguments.first);
+  const auto parts = split_parts(arguments.first.command);
+  arguments.first.command = parts[0];
+  if (parts[0].empty())
+    throw InvalidArgument(
+        "[cli] expected a program to run, got none; write it after the options: "
+        "trireme run -n 2 -- ./program");
+  for (size_t i = 1; i < parts.size(); ++i)
+    arguments.others.push_back(read_part(parts[i], run));
 }
+
+}  // namespace
 
 void add_run_options(CLI::App& run, RunArguments& arguments) {
   run.formatter(std::make_shared<RunFormatter>());
-  run.prefix_command();
   add_torchrun_options(run, arguments);
   add_node_options(run, arguments);
-  run.add_flag("--prefix", arguments.prefix, "Print each line with its rank in front");
+  run.add_flag(
+      "--prefix",
+      arguments.prefix,
+      "Print each line with its rank (and role) in front");
   run.add_flag("--no-pin", arguments.no_pin, "Do not give each rank cores of its own");
   run.add_option(
          "--grace",
@@ -145,24 +147,17 @@ void add_run_options(CLI::App& run, RunArguments& arguments) {
       "logs/RUN/attempt_0/RANK/\n"
       "  trireme run --nnodes 2 --node-rank 1 --master-addr node0 -n 4 -- ./train\n"
       "  trireme run --hosts node0,node1 -n 4 -- ./train\n"
+      "  trireme run -n 4 -- ./trainer : -n 1 -- ./server     two programs, one "
+      "world\n"
+      "\n"
+      "Behind a \":\" follows another program with its own -n and --role; write \"::\" "
+      "for an\n"
+      "argument that is a colon.\n"
       "\n"
       "When a rank fails, the others are stopped, and the exit code is that of the "
       "failed one\n"
       "(128+n if signal n ended it).");
-  run.callback([&run, &arguments] {
-    // A program that stands before the -- has it among its own arguments.
-    std::vector<std::string> before = run.remaining();
-    if (!before.empty()) {
-      check_not_option(before[0], run);
-      if (arguments.dashes)
-        before.emplace_back("--");
-    }
-    arguments.command.insert(arguments.command.begin(), before.begin(), before.end());
-    if (arguments.command.empty())
-      throw InvalidArgument(
-          "[cli] expected a program to run, got none; write it after the options: "
-          "trireme run -n 2 -- ./program");
-  });
+  run.callback([&run, &arguments] { take_programs(run, arguments); });
 }
 
 int run_job(const RunArguments& arguments, std::ostream& err) {
@@ -173,7 +168,10 @@ int run_job(const RunArguments& arguments, std::ostream& err) {
   try {
     if (arguments.stdin_variables)
       launch::set_variables_from(STDIN_FILENO);
-    return launch::spawn(to_options(arguments), arguments.command).exit_code;
+    std::vector<launch::Part> parts = {to_part(arguments.first)};
+    for (const PartArguments& part : arguments.others)
+      parts.push_back(to_part(part));
+    return launch::spawn(to_options(arguments), parts).exit_code;
   } catch (const InvalidArgument& error) {
     err << "trireme: " << error.what() << "\n";
   } catch (const NotSupported& error) {

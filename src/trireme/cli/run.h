@@ -4,6 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "trireme/cli/run_parts.h"
+
 namespace CLI {
 class App;
 }  // namespace CLI
@@ -12,7 +14,6 @@ namespace trireme::cli {
 
 /// What the command line said; texts are read only when the command runs.
 struct RunArguments {
-  std::string ranks = "1";
   std::string nodes = "1";
   int node_rank = -1;
   std::string endpoint;
@@ -32,19 +33,14 @@ struct RunArguments {
   double grace_seconds = 10;
   bool prefix = false;
   bool no_pin = false;
-  /// The program and its arguments.
-  std::vector<std::string> command;
-  /// Whether a -- stood before it, or among it.
-  bool dashes = false;
+  /// The first program, and those behind a ":".
+  PartArguments first;
+  std::vector<PartArguments> others;
 };
 
-/// Takes what comes after the first -- for the command, and gives the words before
-/// it, which are for the parser.
-std::vector<std::string> split_command(
-    const std::vector<std::string>& words, RunArguments& arguments);
-
 /// Adds the options of `run` to its subcommand. torchrun's names work with dashes and
-/// with underscores. The parser throws InvalidArgument where no program is left over.
+/// with underscores. What the parser gets is what split_command() has left over; it
+/// throws InvalidArgument where a program is missing.
 void add_run_options(CLI::App& run, RunArguments& arguments);
 
 /// Takes the variables from stdin if it was told so, runs the job and gives the exit

@@ -119,7 +119,7 @@ std::vector<std::string> remote_command(
       "--master-port",
       text(options.master_port),
       "-n",
-      arguments.ranks,
+      arguments.first.ranks,
       "--grace",
       text(arguments.grace_seconds),
       "--redirects",
@@ -138,7 +138,8 @@ std::vector<std::string> remote_command(
   if (arguments.no_pin)
     words.emplace_back("--no-pin");
   words.emplace_back("--");
-  words.insert(words.end(), arguments.command.begin(), arguments.command.end());
+  const auto program = one_part(arguments.first.command);
+  words.insert(words.end(), program.begin(), program.end());
   return words;
 }
 

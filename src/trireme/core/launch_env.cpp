@@ -244,6 +244,27 @@ LaunchEnv read_launch_env(const Environment& env) {
   return in_slurm_step(env) ? read_slurm(env) : LaunchEnv{};
 }
 
+LaunchRole read_launch_role(const Environment& env) {
+  const LaunchEnv launch = read_launch_env(env);
+  LaunchRole role{.rank = launch.rank, .size = launch.world_size};
+  const bool told =
+      env.has("ROLE_NAME") || env.has("ROLE_RANK") || env.has("ROLE_WORLD_SIZE");
+  if (launch.launcher != Launcher::Torchrun || !told)
+    return role;
+  role.name = env.string("ROLE_NAME");
+  role.rank = read_rank(env, "ROLE_RANK");
+  role.size = read_size(env, "ROLE_WORLD_SIZE");
+  require_below("ROLE_RANK", role.rank, "ROLE_WORLD_SIZE", role.size);
+  if (role.size > launch.world_size)
+    throw InvalidArgument(text(
+        "[core] expected ROLE_WORLD_SIZE at most WORLD_SIZE=",
+        launch.world_size,
+        ", got ",
+        role.size,
+        "; it counts the ranks of one role"));
+  return role;
+}
+
 int rank_threads(const Environment& env, int cores, int launcher_cores) {
   // A list is for nested regions; its first number is what counts here.
   const std::string_view set = env.find("OMP_NUM_THREADS").value_or("");

@@ -66,6 +66,25 @@ struct LaunchEnv {
 /// 4. A world of one.
 LaunchEnv read_launch_env(const Environment& env);
 
+/// The part of the job that this process belongs to: `trireme run -n 4 -- ./trainer :
+/// -n 1 -- ./server` starts several programs as one world.
+struct LaunchRole {
+  /// "default" where the launcher has not told programs apart.
+  std::string name = "default";
+  /// Among the ranks of this role, and how many there are.
+  int rank = 0;
+  int size = 1;
+  bool operator==(const LaunchRole&) const = default;
+};
+
+/// Reads ROLE_NAME, ROLE_RANK and ROLE_WORLD_SIZE, which `trireme run` and torchrun
+/// set. Where none of them is set, and under other launchers, all ranks have one role.
+/// InvalidArgument for what is missing or contradictory.
+///
+///     LaunchRole role = read_launch_role(Environment::of_process());
+///     if (role.name == "server") serve(role.rank, role.size);
+LaunchRole read_launch_role(const Environment& env);
+
 /// How many threads this rank should use within an operation: OMP_NUM_THREADS where
 /// somebody has set it (our launcher and torchrun do), else its share of the `cores`
 /// that it may use with the other ranks of this host. mpirun and srun may have bound

@@ -122,6 +122,7 @@ JobPlace Keeper::place_of_attempt() const {
       .first_rank = place_.first_rank,
       .node = place_.node,
       .nodes = place_.nodes,
+      .roles = led_ ? std::vector<RoleShare>() : plan_.roles,
       .run_id = led_ ? place_.run_id : options.run_id,
       .master_addr = led_ ? place_.master_addr : options.master_addr,
       .master_port = led_ ? place_.master_port : options.master_port,
@@ -153,7 +154,7 @@ void Keeper::start_one(int rank, const JobPlace& place, const Environment& inher
   more[RankRoll::kVariable] = roll_.path();
   RankStart start{
       .rank = rank,
-      .body = &plan_.body,
+      .body = &plan_.bodies[role_index(plan_.roles, rank)],
       .variables = rank_variables(place, rank, inherited, more),
       .cpus = plan_.cpus.empty() ? std::vector<int>()
                                  : plan_.cpus[static_cast<size_t>(rank)],
@@ -196,9 +197,15 @@ int Keeper::make_stream(int rank, bool err) {
       err,
       ends[0],
       {.console = err ? &err_ : &out_,
-       .prefix = prefix ? text("[rank ", world_rank(rank), "] ") : "",
+       .prefix = prefix ? prefix_of(rank) : "",
        .file = file});
   return ends[1];
+}
+
+std::string Keeper::prefix_of(int rank) const {
+  const std::string role =
+      several_programs() ? text(" ", role_of(plan_.roles, rank).name) : "";
+  return text("[rank ", world_rank(rank), role, "] ");
 }
 
 void Keeper::signal_all(int signal) {

@@ -16,6 +16,7 @@
 #include "trireme/launch/options.h"
 #include "trireme/launch/rank_process.h"
 #include "trireme/launch/relay.h"
+#include "trireme/launch/roles.h"
 #include "trireme/launch/variables.h"
 #include "trireme/launch/word.h"
 
@@ -23,9 +24,11 @@ namespace trireme::launch {
 
 /// All that a keeper needs to know, found out before it is forked.
 struct KeeperPlan {
-  /// With a run id.
+  /// With a run id, and the number of ranks of all parts.
   Options options;
-  RankBody body;
+  /// The parts of the job, and what the ranks of each run.
+  std::vector<RoleShare> roles;
+  std::vector<RankBody> bodies;
   /// The folder for logs; empty if none are written, and in a job of several nodes.
   std::filesystem::path run_folder;
   /// The CPUs of each rank; empty: none is pinned.
@@ -57,6 +60,9 @@ class Keeper {
   void start_all();
   JobPlace place_of_attempt() const;
   int world_rank(int rank) const { return place_.first_rank + rank; }
+  bool several_programs() const { return plan_.roles.size() > 1; }
+  std::string prefix_of(int rank) const;
+  std::string name_of(int rank) const;
   void start_one(int rank, const JobPlace& place, const Environment& inherited);
   int make_stream(int rank, bool err);
   void signal_all(int signal);

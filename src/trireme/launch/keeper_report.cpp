@@ -18,6 +18,15 @@ constexpr int kReportLines = 10;
 
 }  // namespace
 
+// "4", or "4 (server 0)" where a job has several programs.
+std::string Keeper::name_of(int rank) const {
+  const std::string number = text(world_rank(rank));
+  if (!several_programs())
+    return number;
+  const LaunchRole role = role_of(plan_.roles, rank);
+  return text(number, " (", role.name, " ", role.rank, ")");
+}
+
 void Keeper::note_failure() {
   noted_ = true;
   elsewhere_ = false;
@@ -27,11 +36,10 @@ void Keeper::note_failure() {
   std::string others;
   for (const int rank : job_.failed())
     if (rank != failure_->rank)
-      others += text(others.empty() ? "" : ", ", world_rank(rank));
-  failure_->rank = world_rank(failure_->rank);
+      others += text(others.empty() ? "" : ", ", name_of(rank));
   report_ = text(
       "rank ",
-      failure_->rank,
+      name_of(failure_->rank),
       " of ",
       place_.ranks_in_all,
       led_ ? text(", on ", node_text(place_.node, host_name()), ",") : "",
@@ -42,6 +50,7 @@ void Keeper::note_failure() {
       std::setprecision(1),
       seconds,
       " s");
+  failure_->rank = world_rank(failure_->rank);
   if (!others.empty())
     report_ += text("; at the same moment failed: ", others);
   others_left_ = job_.left() > 0 || place_.ranks_in_all > plan_.options.ranks;
@@ -88,7 +97,7 @@ void Keeper::report_failure() {
       say(text(
           report,
           "; it wrote nothing to stderr, but rank ",
-          world_rank(rank),
+          name_of(rank),
           " then did:"));
       err_.add(indented(lines, "    "));
       return;

@@ -118,6 +118,26 @@ void check(const Options& options) {
     check_nodes(*options.nodes, options.master_addr, options.master_port);
 }
 
+// A node knows neither the programs of the others nor how many ranks of them there are.
+void check_one_program(const std::vector<RoleShare>& roles) {
+  if (roles.size() > 1)
+    throw InvalidArgument(text(
+        "[launch] expected one program for a job of several hosts (--nnodes, --hosts), "
+        "got ",
+        roles.size(),
+        ", from ",
+        roles.front().name,
+        " to ",
+        roles.back().name,
+        "; run them on one host, or as one program that looks at its rank"));
+  if (roles[0].name != LaunchRole().name)
+    throw InvalidArgument(text(
+        "[launch] expected no --role for a job of several hosts (--nnodes, --hosts), "
+        "got ",
+        in_quotes(roles[0].name),
+        "; leave it out: roles are told apart on one host only"));
+}
+
 // While it lives, descriptors 0 to 2 are open: a pipe of ours that took the place of a
 // closed stdout would be the ranks'.
 class StandardFiles {
@@ -168,8 +188,17 @@ Environment variables_of(const Options& options) {
   return Environment(Environment::of_process().merged(options.variables));
 }
 
-KeeperPlan make_plan(const Options& options, RankBody body) {
-  KeeperPlan plan{.options = options, .body = std::move(body)};
+// What runs in each part of a job, and how it is called.
+struct Parts {
+  std::vector<RoleShare> roles;
+  std::vector<RankBody> bodies;
+};
+
+KeeperPlan make_plan(const Options& options, Parts parts) {
+  KeeperPlan plan{
+      .options = options,
+      .roles = std::move(parts.roles),
+      .bodies = std::move(parts.bodies)};
   if (plan.options.run_id.empty())
     plan.options.run_id = fresh_run_id();
   if (options.logs() && options.nodes) {
@@ -226,7 +255,7 @@ std::optional<CompanyPlan> plan_company(
   ::sigemptyset(&child);
   ::sigaddset(&child, SIGCHLD);
   ::pthread_sigmask(SIG_BLOCK, &child, nullptr);
-  if (!plan.body.function)
+  if (!plan.bodies[0].function)
     close_private(socket);
   raise_file_limit(plan.options.ranks);
   int code = 0;
@@ -297,9 +326,9 @@ Outcome await_with_company(
   return outcome;
 }
 
-Outcome run(const Options& options, RankBody body) {
+Outcome run(const Options& options, Parts parts) {
   const StandardFiles files;
-  KeeperPlan plan = make_plan(options, std::move(body));
+  KeeperPlan plan = make_plan(options, std::move(parts));
   const auto company = plan_company(options, plan);
   const SignalScope signals;
   plan.state = signals.before();
@@ -323,14 +352,25 @@ size_t thread_count() {
 }  // namespace
 
 Outcome spawn(const Options& options, const std::vector<std::string>& command) {
-  check(options);
-  if (command.empty())
-    throw InvalidArgument(
-        "[launch] expected a program to run, got none; give its name first");
+  const Part part{.ranks = options.ranks, .command = command};
+  return spawn(options, std::span(&part, 1));
+}
+
+Outcome spawn(const Options& options, std::span<const Part> parts) {
+  Parts all{.roles = read_roles(parts), .bodies = {}};
+  Options counted = options;
+  counted.ranks = ranks_in_all(all.roles);
+  check(counted);
+  if (options.nodes)
+    check_one_program(all.roles);
   const Environment here = Environment::of_process();
-  const std::string program =
-      find_program(command[0], here.find("PATH").value_or("/usr/bin:/bin"));
-  return run(options, {.program = program, .arguments = command, .function = {}});
+  const auto path = here.find("PATH").value_or("/usr/bin:/bin");
+  for (const Part& part : parts)
+    all.bodies.push_back(
+        {.program = find_program(part.command[0], path),
+         .arguments = part.command,
+         .function = {}});
+  return run(counted, std::move(all));
 }
 
 Outcome spawn(const Options& options, const std::function<int(int rank)>& body) {
@@ -340,7 +380,11 @@ Outcome spawn(const Options& options, const std::function<int(int rank)>& body) 
         "[launch] expected to fork ranks from a process with one thread, got ",
         threads,
         "; call spawn() earlier, or give it a program"));
-  return run(options, {.program = {}, .arguments = {}, .function = body});
+  const RoleShare role{.name = LaunchRole().name, .ranks = options.ranks};
+  return run(
+      options,
+      {.roles = {role},
+       .bodies = {{.program = {}, .arguments = {}, .function = body}}});
 }
 
 }  // namespace trireme::launch

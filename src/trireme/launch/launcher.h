@@ -2,6 +2,7 @@
 // them: `trireme run` as a call.
 #pragma once
 #include <functional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -26,6 +27,19 @@ namespace trireme::launch {
 /// all of them end with the code of the first rank that failed, or 1 if a node is lost.
 /// InvalidArgument if an option is wrong or the program cannot be run.
 Outcome spawn(const Options& options, const std::vector<std::string>& command);
+
+/// The same with several programs as one job and one world: the ranks of parts[0] come
+/// first, then those of parts[1] and so on. Each finds its part in ROLE_NAME, ROLE_RANK
+/// and ROLE_WORLD_SIZE (read_launch_role), and reports name it: "rank 4 (server 0)".
+/// All start again together. options.ranks is not looked at. InvalidArgument, before
+/// anything is started, if one of the programs cannot be run, if two have one role, or
+/// if a job of several nodes has several parts, or one with a role.
+///
+///     const std::vector<launch::Part> parts = {
+///         {.ranks = 4, .command = {"./trainer"}}, {.ranks = 1, .command =
+///         {"./server"}}};
+///     launch::spawn({.max_restarts = 2}, parts);
+Outcome spawn(const Options& options, std::span<const Part> parts);
 
 /// The same with a function of this program: each rank is a fork of this process, and
 /// exits with what the function returns, or 1 if it throws. Call it before the program

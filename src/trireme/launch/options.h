@@ -63,11 +63,24 @@ struct Nodes {
       "ssh", "-o", "BatchMode=yes", "-o", "ServerAliveInterval=5"};
 };
 
+/// One of the programs of a job. The ranks of a job are numbered over its parts, in
+/// their order.
+///
+///     launch::Part part{.role = "server", .ranks = 1, .command = {"./server"}};
+struct Part {
+  /// What its ranks find in ROLE_NAME, different for each part. Empty: the program's
+  /// file name without folder and extension, or "default" if there is one part alone.
+  std::string role{};
+  int ranks = 1;
+  /// The program (looked for in PATH if it has no slash) and its arguments.
+  std::vector<std::string> command{};
+};
+
 /// How to start the ranks of a job. The defaults suit most programs.
 ///
 ///     launch::Options options{.ranks = 4, .max_restarts = 2};
 struct Options {
-  /// On this node.
+  /// On this node; where a job is given as parts, these have their own.
   int ranks = 1;
   /// How often all ranks are started again after a failure.
   int max_restarts = 0;
@@ -76,7 +89,8 @@ struct Options {
   /// Gives each rank cores of its own, within one NUMA node where that is possible.
   /// With more ranks than cores there is nothing to give, and none is pinned.
   bool pin = true;
-  /// Puts "[rank 3] " in front of each line that a rank prints.
+  /// Puts "[rank 3] " in front of each line that a rank prints; "[rank 3 trainer] "
+  /// where the job has several programs.
   bool prefix = false;
   /// Streams that go to files in log_dir instead of here.
   StreamChoice redirects;

@@ -13,6 +13,15 @@
 #include "trireme/core/machine.h"
 
 namespace trireme::launch {
+namespace {
+
+LaunchRole role_in(const JobPlace& place, int world_rank) {
+  if (!place.roles.empty())
+    return role_of(place.roles, world_rank);
+  return {.rank = world_rank, .size = place.ranks};
+}
+
+}  // namespace
 
 bool has_security(const Environment& env) {
   return std::any_of(
@@ -27,17 +36,17 @@ Environment::Variables rank_variables(
     const Environment& inherited,
     const Environment::Variables& extra) {
   Environment::Variables all = inherited.merged(extra);
-  const std::string own = text(place.first_rank + rank), ranks = text(place.ranks);
+  const LaunchRole role = role_in(place, place.first_rank + rank);
   const std::pair<const char*, std::string> torchrun[] = {
-      {"RANK", own},
+      {"RANK", text(place.first_rank + rank)},
       {"LOCAL_RANK", text(rank)},
-      {"ROLE_RANK", own},
+      {"ROLE_RANK", text(role.rank)},
       {"GROUP_RANK", text(place.node)},
-      {"WORLD_SIZE", ranks},
+      {"WORLD_SIZE", text(place.ranks)},
       {"LOCAL_WORLD_SIZE", text(place.local_ranks)},
-      {"ROLE_WORLD_SIZE", ranks},
+      {"ROLE_WORLD_SIZE", text(role.size)},
       {"GROUP_WORLD_SIZE", text(place.nodes)},
-      {"ROLE_NAME", "default"},
+      {"ROLE_NAME", role.name},
       {"MASTER_ADDR", place.master_addr},
       {"MASTER_PORT", text(place.master_port)},
       {"TORCHELASTIC_RESTART_COUNT", text(place.restart_count)},

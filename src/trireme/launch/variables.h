@@ -1,10 +1,12 @@
 // What the ranks of a job find in their environment: torchrun's variables.
 #pragma once
 #include <string>
+#include <vector>
 
 #include "trireme/core/environment.h"
 #include "trireme/core/launch_env.h"
 #include "trireme/launch/options.h"
+#include "trireme/launch/roles.h"
 
 namespace trireme::launch {
 
@@ -16,6 +18,8 @@ struct JobPlace {
   int first_rank = 0;
   int node = 0;
   int nodes = 1;
+  /// In the order of the ranks of all nodes; none: all have one, "default".
+  std::vector<RoleShare> roles{};
   std::string run_id;
   std::string master_addr = "127.0.0.1";
   int master_port = 0;
