@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 
 namespace trireme::net {
 
@@ -29,9 +30,11 @@ class ByteWriter {
   std::string take();
 
  private:
-  ByteWriter& number(std::uint64_t value, int size) {
-    for (int i = 0; i < size; ++i)
-      bytes_.push_back(static_cast<char>(value >> (8 * i) & 0xff));
+  ByteWriter& number(std::uint64_t value, std::size_t size) {
+    char bytes[8];
+    for (std::size_t i = 0; i < sizeof bytes; ++i)
+      bytes[i] = static_cast<char>(value >> (8 * i) & 0xff);
+    bytes_.append(bytes, size);
     return *this;
   }
 
@@ -63,6 +66,9 @@ class ByteReader {
   std::string string(std::size_t limit) { return std::string(view(limit)); }
   /// The same without a copy; it lives as long as the bytes do.
   std::string_view view(std::size_t limit);
+
+  /// All that nobody has taken yet; it lives as long as the bytes do.
+  std::string_view rest() { return bytes_.substr(std::exchange(at_, bytes_.size())); }
 
   /// How many bytes nobody has taken yet.
   std::size_t left() const { return bytes_.size() - at_; }

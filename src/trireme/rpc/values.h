@@ -81,8 +81,10 @@ struct ValueLimits {
 /// is not copied, into `parts`: dense ones of any strides (gaps between elements are
 /// closed by a copy), sparse COO, undefined; requires_grad travels. References are not
 /// packed: the agent does that. NotSupported for tensors of another device or layout.
-void pack_tensors(const std::vector<at::Tensor>& tensors, net::ByteWriter& head,
-                  std::vector<Part>& parts);
+void pack_tensors(
+    const std::vector<at::Tensor>& tensors,
+    net::ByteWriter& head,
+    std::vector<Part>& parts);
 
 /// Reads what pack_tensors() has written; tensors are views of the parts. Nothing is
 /// trusted: InvalidArgument for whatever does not fit.

@@ -1,0 +1,157 @@
+#include "fabric.h"
+
+#include <algorithm>
+
+namespace trireme::rpc {
+
+namespace {
+
+class CallbackCompletion : public Completion {
+ public:
+  explicit CallbackCompletion(std::function<void(Outcome)> done)
+      : done_(std::move(done)) {}
+  void finish(Outcome outcome) override { done_(std::move(outcome)); }
+
+ private:
+  std::function<void(Outcome)> done_;
+};
+
+// Parts that arrive are the receiver's own.
+Packet copy_of(const Packet& packet) {
+  Packet copy{.head = packet.head, .parts = {}};
+  for (const Part& part : packet.parts) {
+    auto bytes =
+        std::make_shared<std::vector<std::byte>>(part.bytes.begin(), part.bytes.end());
+    copy.parts.push_back({.bytes = *bytes, .keep = bytes});
+  }
+  return copy;
+}
+
+}  // namespace
+
+Fabric::Fabric(
+    std::uint64_t seed, int workers, ProtocolOptions options, Handler handler)
+    : random_(seed), options_(std::move(options)), handler_(std::move(handler)) {
+  options_.make_token = [] { return std::make_shared<TestToken>(); };
+  options_.make_cargo = [living = living_] {
+    return std::make_shared<TestCargo>(living);
+  };
+  workers_.resize(static_cast<std::size_t>(workers));
+  for (WorkerId worker = 0; worker < workers; ++worker)
+    start(worker);
+}
+
+void Fabric::start(WorkerId worker) {
+  Worker& started = workers_.at(index(worker));
+  started.releases = std::make_shared<Releases>();
+  const auto first = static_cast<std::uint64_t>(now_.time_since_epoch().count());
+  started.protocol =
+      std::make_unique<Protocol>(options_, worker, size(), first, started.releases);
+  started.tick_at = Time::max();
+  ++started.life;
+}
+
+void Fabric::kill(WorkerId worker) {
+  workers_.at(index(worker)).protocol.reset();
+  ++workers_.at(index(worker)).life;
+}
+
+void Fabric::tell_gone(WorkerId worker) {
+  for (WorkerId other = 0; other < size(); ++other)
+    if (other != worker && alive(other)) {
+      protocol(other).gone(worker, "its process has ended", now_);
+      settle(other);
+    }
+}
+
+void Fabric::restart(WorkerId worker) {
+  start(worker);
+}
+
+void Fabric::at(std::chrono::microseconds delay, std::function<void()> what) {
+  events_.push({now_ + delay, order_++, std::move(what)});
+}
+
+void Fabric::carry(WorkerId from, WorkerId to, const Packet& packet) {
+  const int copies = chance(faults_.drop) ? 0 : chance(faults_.twice) ? 2 : 1;
+  for (int copy = 0; copy < copies; ++copy) {
+    const std::chrono::microseconds delay(
+        1 + below(static_cast<int>(faults_.slowest.count())));
+    auto shared = std::make_shared<Packet>(copy_of(packet));
+    at(delay, [this, from, to, shared] {
+      if (!alive(to) || cuts_.count(std::minmax(from, to)) > 0)
+        return;
+      protocol(to).receive(from, std::move(*shared), now_);
+      settle(to);
+    });
+  }
+}
+
+void Fabric::settle(WorkerId worker) {
+  for (bool more = true; more && alive(worker);) {
+    protocol(worker).tick(now_);
+    Effects effects = protocol(worker).take_effects(now_);
+    more =
+        !effects.finished.empty() || !effects.calls.empty() || !effects.dropped.empty();
+    for (const auto& [to, packet] : effects.packets)
+      carry(worker, to, packet);
+    for (const auto& cancel : effects.cancelled)
+      std::static_pointer_cast<TestToken>(cancel.token)->cancelled = true;
+    for (auto& [completion, outcome] : effects.finished)
+      completion->finish(std::move(outcome));
+    for (Incoming& incoming : effects.calls)
+      handler_(worker, std::move(incoming));
+  }
+  if (alive(worker))
+    plan_tick(worker);
+}
+
+void Fabric::plan_tick(WorkerId worker) {
+  Worker& planned = workers_.at(index(worker));
+  const Time next = protocol(worker).next();
+  if (next >= planned.tick_at)
+    return;
+  planned.tick_at = std::max(next, now_ + std::chrono::microseconds(1));
+  events_.push({planned.tick_at, order_++, [this, worker, life = planned.life] {
+                  Worker& ticked = workers_.at(index(worker));
+                  if (ticked.life != life)
+                    return;
+                  if (now_ >= ticked.tick_at)
+                    ticked.tick_at = Time::max();
+                  settle(worker);
+                }});
+}
+
+void Fabric::run_for(std::chrono::milliseconds time) {
+  const Time end = now_ + time;
+  while (!events_.empty() && events_.top().time <= end) {
+    const Event event = events_.top();
+    events_.pop();
+    now_ = event.time;
+    event.what();
+  }
+  now_ = end;
+}
+
+std::uint64_t Fabric::call(
+    WorkerId from, WorkerId to, Request request, std::function<void(Outcome)> done) {
+  const std::uint64_t call = protocol(from).call(
+      to,
+      std::move(request),
+      std::make_unique<CallbackCompletion>(std::move(done)),
+      now_);
+  settle(from);
+  return call;
+}
+
+void Fabric::respond(
+    WorkerId me, const Incoming& incoming, Status status, Payload payload) {
+  protocol(me).respond(incoming, status, std::move(payload), now_);
+  settle(me);
+}
+
+Reference Fabric::own(WorkerId worker) {
+  return protocol(worker).own(std::make_shared<TestCargo>(living_));
+}
+
+}  // namespace trireme::rpc

@@ -1,0 +1,118 @@
+// Workers that speak over a network which loses, delays, doubles and reorders what they
+// send, in virtual time: the same seed gives the same story.
+#pragma once
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <queue>
+#include <random>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "trireme/rpc/protocol.h"
+
+namespace trireme::rpc {
+
+struct Faults {
+  double drop = 0;
+  double twice = 0;
+  std::chrono::microseconds slowest{2000};
+};
+
+/// A value that counts itself.
+struct TestCargo {
+  std::shared_ptr<int> living;
+  explicit TestCargo(std::shared_ptr<int> count) : living(std::move(count)) {
+    ++*living;
+  }
+  ~TestCargo() { --*living; }
+  TestCargo(const TestCargo&) = delete;
+  TestCargo& operator=(const TestCargo&) = delete;
+};
+
+/// Whether a call was cancelled.
+struct TestToken {
+  bool cancelled = false;
+};
+
+class Fabric {
+ public:
+  using Handler = std::function<void(WorkerId me, Incoming incoming)>;
+
+  Fabric(std::uint64_t seed, int workers, ProtocolOptions options, Handler handler);
+
+  Protocol& protocol(WorkerId worker) { return *workers_.at(index(worker)).protocol; }
+  bool alive(WorkerId worker) const {
+    return workers_.at(index(worker)).protocol != nullptr;
+  }
+  int size() const { return static_cast<int>(workers_.size()); }
+  Time now() const { return now_; }
+  std::mt19937_64& random() { return random_; }
+  bool chance(double probability) {
+    return std::uniform_real_distribution<>(0, 1)(random_) < probability;
+  }
+  int below(int limit) {
+    return static_cast<int>(random_() % static_cast<std::uint64_t>(limit));
+  }
+
+  void set_faults(Faults faults) { faults_ = faults; }
+  /// Nothing passes between the two until it is healed.
+  void cut(WorkerId a, WorkerId b) { cuts_.insert(std::minmax(a, b)); }
+  void heal() { cuts_.clear(); }
+  /// The worker and all that it knew are gone.
+  void kill(WorkerId worker);
+  /// All others hear of it.
+  void tell_gone(WorkerId worker);
+  /// A worker takes the place of one that was killed.
+  void restart(WorkerId worker);
+
+  /// Sends a call; `done` hears of its end.
+  std::uint64_t call(
+      WorkerId from, WorkerId to, Request request, std::function<void(Outcome)> done);
+  void respond(WorkerId me, const Incoming& incoming, Status status, Payload payload);
+  /// A value of a worker.
+  Reference own(WorkerId worker);
+  std::shared_ptr<int> living() const { return living_; }
+
+  void at(std::chrono::microseconds delay, std::function<void()> what);
+  void run_for(std::chrono::milliseconds time);
+  /// Does what the protocol of a worker wants done.
+  void settle(WorkerId worker);
+
+ private:
+  struct Worker {
+    std::shared_ptr<Releases> releases;
+    std::unique_ptr<Protocol> protocol;
+    Time tick_at = Time::max();
+    std::uint64_t life = 0;
+  };
+  struct Event {
+    Time time;
+    std::uint64_t order;
+    std::function<void()> what;
+    bool operator>(const Event& other) const {
+      return std::pair(time, order) > std::pair(other.time, other.order);
+    }
+  };
+  static std::size_t index(WorkerId worker) { return static_cast<std::size_t>(worker); }
+  void start(WorkerId worker);
+  void carry(WorkerId from, WorkerId to, const Packet& packet);
+  void plan_tick(WorkerId worker);
+
+  std::mt19937_64 random_;
+  ProtocolOptions options_;
+  Handler handler_;
+  Faults faults_;
+  std::set<std::pair<WorkerId, WorkerId>> cuts_;
+  std::vector<Worker> workers_;
+  std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
+  std::uint64_t order_ = 0;
+  Time now_{std::chrono::hours(1000)};
+  std::shared_ptr<int> living_ = std::make_shared<int>(0);
+};
+
+}  // namespace trireme::rpc
