@@ -25,6 +25,9 @@ struct Plot {
   bool kills = false;
   bool restarts = false;
 };
+void PrintTo(const Plot& plot, std::ostream* out) {
+  *out << plot.name;
+}
 
 constexpr int kWorkers = 5;
 constexpr int kSteps = 150;

@@ -22,10 +22,10 @@ constexpr std::size_t kEarlyCancels = 1024;
 struct Protocol::Pending {
   WorkerId to = 0;
   Time deadline = Time::max();
-  bool idempotent = false;
+  int retries = 0;   // that are left
   ObjectId creates;  // number 0 for none
   std::unique_ptr<Completion> completion;
-  Request request;  // kept for sending again, if it is idempotent
+  Request request;  // kept as long as it may be sent again
   bool posted = false;
 };
 
@@ -84,7 +84,7 @@ std::uint64_t Protocol::call(
   auto pending = std::make_unique<Pending>();
   pending->to = to;
   pending->deadline = request.deadline;
-  pending->idempotent = request.idempotent && !request.creates;
+  pending->retries = request.idempotent && !request.creates ? options_.retries : 0;
   if (request.creates)
     pending->creates = request.creates->id();
   pending->completion = std::move(completion);
@@ -112,7 +112,7 @@ void Protocol::send_request(std::uint64_t call, Time now) {
       {.call = call,
        .timeout = time_left(pending.deadline, now),
        .creates = pending.creates});
-  if (pending.idempotent)
+  if (pending.retries > 0)
     draft.payload = pending.request.payload;
   else
     draft.payload = std::move(pending.request.payload);
@@ -295,9 +295,14 @@ void Protocol::take_cancel(WorkerId from, std::uint64_t call) {
 
 void Protocol::carry_out(Consequences then, Time now) {
   for (const Posting& note : then.postings) {
-    if (note.to < 0 || note.to >= static_cast<WorkerId>(peers_.size()) ||
-        peer(note.to).gone)
+    if (note.to < 0 || note.to >= static_cast<WorkerId>(peers_.size()))
       continue;
+    if (peer(note.to).gone) {
+      // A reference has outlived its owner on its way here.
+      if (note.note == Note::Add)
+        forget(note.to, *peer(note.to).gone, now);
+      continue;
+    }
     peer(note.to).link.post(write_note(note), now);
     touch(note.to);
   }
@@ -328,19 +333,26 @@ void Protocol::gone(WorkerId worker, const std::string& why, Time now) {
 // Nothing that was between a worker and this one counts any more.
 void Protocol::voided(WorkerId worker, const std::string& why, Time now) {
   Peer& other = peer(worker);
-  Consequences then;
-  references_.forget(worker, text("worker ", worker, ": ", why), then);
-  carry_out(std::move(then), now);
+  forget(worker, why, now);
   for (auto& [call, token] : other.running)
     effects_.cancelled.push_back({token, text("its caller is gone: ", why)});
   other.running.clear();
   other.cancelled.clear();
   const std::vector<std::uint64_t> calls(other.calls.begin(), other.calls.end());
   for (const std::uint64_t call : calls)
-    if (pending_.at(call)->idempotent && !other.gone)
+    if (pending_.at(call)->retries > 0 && !other.gone) {
+      --pending_.at(call)->retries;
       send_request(call, now);
-    else
+    } else {
       finish(call, {.status = Status::Lost, .payload = {}, .why = why}, now);
+    }
+}
+
+// All references that are shared with a worker are void.
+void Protocol::forget(WorkerId worker, const std::string& why, Time now) {
+  Consequences then;
+  references_.forget(worker, text("worker ", worker, ": ", why), then);
+  carry_out(std::move(then), now);
 }
 
 void Protocol::tick(Time now) {

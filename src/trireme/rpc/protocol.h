@@ -41,7 +41,7 @@ struct Payload {
 struct Request {
   Payload payload;
   Time deadline = Time::max();
-  /// May run twice: it is sent again where it may have been lost.
+  /// May run twice: where it may have been lost it is sent again, a few times.
   bool idempotent = false;
   /// The value that it makes on the callee, for remote(); from Protocol::name().
   Reference creates;
@@ -93,6 +93,9 @@ struct ProtocolOptions {
   LinkOptions link;
   /// How many calls of one worker may wait or run at once; more are answered with Full.
   std::size_t calls_per_worker = 4096;
+  /// How often an idempotent call is sent again before it counts as lost, too: once a
+  /// lease to a worker that stays silent.
+  int retries = 4;
   /// Makes what an incoming call is cancelled by.
   std::function<std::shared_ptr<void>()> make_token;
   /// Makes the place of a value that another worker wants made.
@@ -167,6 +170,7 @@ class Protocol {
   void take_response(WorkerId from, Message message, Time now);
   void take_cancel(WorkerId from, std::uint64_t call);
   void voided(WorkerId worker, const std::string& why, Time now);
+  void forget(WorkerId worker, const std::string& why, Time now);
   void touch(WorkerId worker);
 
   ProtocolOptions options_;
