@@ -248,7 +248,7 @@ void Link::forget() {
   first_ = 1;
   sent_ = 0;
   got_ = 0;
-  open_ = owes_ = false;
+  open_ = owes_ = watching_ = false;
   patience_ = options_.resend;
   ++round_;
 }

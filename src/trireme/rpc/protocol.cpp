@@ -94,11 +94,27 @@ std::uint64_t Protocol::call(
   pending_.emplace(call, std::move(pending));
   Peer& callee = peer(to);
   callee.calls.insert(call);
-  if (callee.gone)
+  if (to == me_)
+    take_own_request(call);
+  else if (callee.gone)
     finish(call, {.status = Status::Lost, .payload = {}, .why = *callee.gone}, now);
   else
     send_request(call, now);
   return call;
+}
+
+// A worker that calls itself hands the payload over as it is.
+void Protocol::take_own_request(std::uint64_t call) {
+  Pending& pending = *pending_.at(call);
+  Incoming incoming{
+      .from = me_,
+      .call = call,
+      .payload = std::move(pending.request.payload),
+      .deadline = pending.deadline,
+      .token = options_.make_token(),
+      .creates = std::move(pending.request.creates)};
+  peer(me_).running.emplace(call, incoming.token);
+  effects_.calls.push_back(std::move(incoming));
 }
 
 void Protocol::send_request(std::uint64_t call, Time now) {
@@ -158,7 +174,7 @@ void Protocol::finish(std::uint64_t call, Outcome outcome, Time now) {
     return pending_.count(number) > 0;
   });
   // A name that was never sent will never have a value.
-  if (pending->creates.number != 0 && !pending->posted) {
+  if (pending->creates.number != 0 && !pending->posted && pending->to != me_) {
     Consequences then;
     references_.abandon(
         pending->creates, "the call that was to make it was not sent", then);
@@ -173,7 +189,9 @@ void Protocol::finish_early(std::uint64_t call, Status status, Time now) {
   if (found == pending_.end())
     return;
   const WorkerId to = found->second->to;
-  if (found->second->posted) {
+  if (to == me_) {
+    take_cancel(me_, call);
+  } else if (found->second->posted) {
     peer(to).link.post(
         {.kind = static_cast<std::uint8_t>(MessageKind::Cancel),
          .body = write_call(call),
@@ -193,6 +211,11 @@ void Protocol::respond(
   Peer& caller = peer(incoming.from);
   if (caller.link.round() != incoming.round || caller.running.erase(incoming.call) == 0)
     return;  // nobody waits any more
+  if (incoming.from == me_)
+    return finish(
+        incoming.call,
+        {.status = status, .payload = std::move(payload), .why = {}},
+        now);
   Draft draft{
       .to = incoming.from,
       .round = incoming.round,

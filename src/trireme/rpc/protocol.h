@@ -43,7 +43,8 @@ struct Request {
   Time deadline = Time::max();
   /// May run twice: where it may have been lost it is sent again, a few times.
   bool idempotent = false;
-  /// The value that it makes on the callee, for remote(); from Protocol::name().
+  /// The value that it makes on the callee, for remote(): from Protocol::name(), or
+  /// from own() for a call of this worker to itself.
   Reference creates;
 };
 
@@ -160,6 +161,7 @@ class Protocol {
   struct Draft;
 
   Peer& peer(WorkerId worker);
+  void take_own_request(std::uint64_t call);
   void send_request(std::uint64_t call, Time now);
   void post(Draft draft, Time now);
   void finish(std::uint64_t call, Outcome outcome, Time now);
