@@ -1,9 +1,11 @@
 // Arguments and results on their way: bytes, and beside them what must not be copied.
 #pragma once
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
@@ -22,6 +24,20 @@ struct Values {
   std::vector<Reference> references;
 };
 
+/// Counts how deep structs stand inside each other while it lives, so that no bytes can
+/// exhaust the stack: InvalidArgument beyond kMost.
+class StructDepth {
+ public:
+  static constexpr int kMost = 100;
+  explicit StructDepth(int& depth);
+  ~StructDepth() { --depth_; }
+  StructDepth(const StructDepth&) = delete;
+  StructDepth& operator=(const StructDepth&) = delete;
+
+ private:
+  int& depth_;
+};
+
 /// Puts one value after the other.
 ///
 ///     ValueWriter writer;
@@ -35,14 +51,21 @@ class ValueWriter {
   void reference(Reference reference) {
     values_.references.push_back(std::move(reference));
   }
+  /// How many elements follow, or bytes: InvalidArgument from 2^32 on.
+  void count(std::size_t elements);
+  void string(std::string_view text);
+  /// Hold it while the members of a struct are written.
+  StructDepth enter_struct() { return StructDepth(depth_); }
+  /// The values, out of the writer, which begins anew.
   Values take() {
     values_.bytes = bytes_.take();
-    return std::move(values_);
+    return std::exchange(values_, {});
   }
 
  private:
   net::ByteWriter bytes_;
   Values values_;
+  int depth_ = 0;
 };
 
 /// Takes the values out again, in the same order; InvalidArgument for what is not
@@ -58,8 +81,13 @@ class ValueReader {
   /// How many elements a container has: InvalidArgument for more than can be there, if
   /// each takes at least one byte, tensor or reference.
   std::size_t count();
+  /// What string() wrote; it lives as long as the values do.
+  std::string_view string() { return bytes_.view(bytes_.left()); }
+  StructDepth enter_struct() { return StructDepth(depth_); }
   /// InvalidArgument unless all was taken.
   void expect_end() const;
+  /// What is read, for errors.
+  const char* what() const { return what_; }
 
  private:
   const Values& values_;
@@ -67,6 +95,7 @@ class ValueReader {
   const char* what_;
   std::size_t tensor_ = 0;
   std::size_t reference_ = 0;
+  int depth_ = 0;
 };
 
 /// What a receiver takes at most.
@@ -79,8 +108,9 @@ struct ValueLimits {
 
 /// Describes the tensors in `head`, behind what is there, and puts their memory, which
 /// is not copied, into `parts`: dense ones of any strides (gaps between elements are
-/// closed by a copy), sparse COO, undefined; requires_grad travels. References are not
-/// packed: the agent does that. NotSupported for tensors of another device or layout.
+/// closed by a copy), sparse COO, undefined; requires_grad travels. What the tensors
+/// hold must not change until it is sent. References are not packed: the agent does
+/// that. NotSupported for tensors of another device or layout.
 void pack_tensors(
     const std::vector<at::Tensor>& tensors,
     net::ByteWriter& head,
