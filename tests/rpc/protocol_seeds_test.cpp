@@ -308,11 +308,11 @@ constexpr Plot kPlots[] = {
      .restarts = true},
 };
 
-class ProtocolSeeds : public testing::TestWithParam<Plot> {};
+class ProtocolSeeds : public ::testing::TestWithParam<Plot> {};
 
 TEST_P(ProtocolSeeds, AHundredStoriesEndWell) {
   for (std::uint64_t seed = 1; seed <= 100; ++seed) {
-    SCOPED_TRACE(testing::Message() << GetParam().name << ", seed " << seed);
+    SCOPED_TRACE(::testing::Message() << GetParam().name << ", seed " << seed);
     Story(seed, GetParam()).play();
     if (HasFailure())
       return;
@@ -320,7 +320,7 @@ TEST_P(ProtocolSeeds, AHundredStoriesEndWell) {
 }
 
 INSTANTIATE_TEST_SUITE_P(
-    Plots, ProtocolSeeds, testing::ValuesIn(kPlots), [](const auto& plot) {
+    Plots, ProtocolSeeds, ::testing::ValuesIn(kPlots), [](const auto& plot) {
       return std::string(plot.param.name);
     });
 
