@@ -1,0 +1,60 @@
+#include "trireme/rpc/blocking.h"
+
+#include <algorithm>
+
+namespace trireme::rpc {
+namespace {
+
+using BlockingHooks = std::vector<std::weak_ptr<BlockingHook>>;
+
+BlockingHooks& blocking_hooks() {
+  thread_local BlockingHooks hooks;
+  return hooks;
+}
+
+bool same_hook(
+    const std::weak_ptr<BlockingHook>& one,
+    const std::shared_ptr<BlockingHook>& other) {
+  return !one.owner_before(other) && !other.owner_before(one);
+}
+
+}  // namespace
+
+void add_blocking_hook(const std::shared_ptr<BlockingHook>& hook) {
+  BlockingHooks& hooks = blocking_hooks();
+  for (const auto& known : hooks)
+    if (same_hook(known, hook))
+      return;
+  std::erase_if(hooks, [](const auto& known) { return known.expired(); });
+  hooks.push_back(hook);
+}
+
+Blocking::Blocking() {
+  const BlockingHooks& hooks = blocking_hooks();
+  if (hooks.empty())
+    return;
+  blocked_.reserve(hooks.size());
+  try {
+    // By index: a hook may add another.
+    for (std::size_t i = 0; i < hooks.size(); ++i)
+      if (auto hook = hooks[i].lock()) {
+        hook->block();
+        blocked_.push_back(std::move(hook));
+      }
+  } catch (...) {
+    unblock();
+    throw;
+  }
+}
+
+Blocking::~Blocking() {
+  unblock();
+}
+
+void Blocking::unblock() noexcept {
+  for (auto hook = blocked_.rbegin(); hook != blocked_.rend(); ++hook)
+    (*hook)->unblock();
+  blocked_.clear();
+}
+
+}  // namespace trireme::rpc

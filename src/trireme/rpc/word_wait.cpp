@@ -1,0 +1,66 @@
+#include "trireme/rpc/word_wait.h"
+
+#include <algorithm>
+#include <climits>
+#include <ctime>
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "trireme/core/machine.h"
+
+namespace trireme::rpc {
+namespace {
+
+static_assert(std::atomic<std::uint32_t>::is_always_lock_free);
+static_assert(sizeof(std::atomic<std::uint32_t>) == sizeof(std::uint32_t));
+
+// Returns for no reason too: callers look at the word again.
+void word_sleep(
+    const std::atomic<std::uint32_t>& word,
+    std::uint32_t seen,
+    std::chrono::nanoseconds limit) {
+  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(limit);
+  timespec time{};
+  time.tv_sec = seconds.count();
+  time.tv_nsec = (limit - seconds).count();
+  syscall(SYS_futex, &word, FUTEX_WAIT_PRIVATE, seen, &time, nullptr, 0);
+}
+
+}  // namespace
+
+bool wait_while(
+    const std::atomic<std::uint32_t>& word,
+    std::uint32_t seen,
+    const Deadline& deadline) {
+  while (word.load(std::memory_order_acquire) == seen) {
+    const auto left = deadline.remaining();
+    if (left.count() <= 0)
+      return false;
+    word_sleep(word, seen, left);
+  }
+  return true;
+}
+
+void wait_while(const std::atomic<std::uint32_t>& word, std::uint32_t seen) {
+  while (!wait_while(word, seen, Deadline::after(Deadline::kLongest))) {
+  }
+}
+
+void wake_one(const std::atomic<std::uint32_t>& word) {
+  syscall(SYS_futex, &word, FUTEX_WAKE_PRIVATE, 1, nullptr, nullptr, 0);
+}
+
+void wake_all(const std::atomic<std::uint32_t>& word) {
+  syscall(SYS_futex, &word, FUTEX_WAKE_PRIVATE, INT_MAX, nullptr, nullptr, 0);
+}
+
+std::chrono::microseconds spin_time() {
+  // With fewer cores, those that do the work would wait for those that look.
+  constexpr int kEnoughCores = 4;
+  static const std::chrono::microseconds time(
+      available_cores() >= kEnoughCores ? 30 : 0);
+  return time;
+}
+
+}  // namespace trireme::rpc
