@@ -1,0 +1,108 @@
+#include "trireme/rpc/node_transport.h"
+
+#include <atomic>
+#include <thread>
+
+#include <gtest/gtest.h>
+
+#include "transports.h"
+#include "trireme/net/job_key.h"
+#include "trireme/net/memory_store.h"
+#include "trireme/net/node.h"
+
+namespace trireme::rpc {
+namespace {
+
+using namespace std::chrono_literals;
+
+struct TransportWay {
+  const char* name;
+  bool unix_sockets;
+  bool encrypted;
+};
+
+class NodeTransportRanks : public ::testing::TestWithParam<TransportWay> {
+ protected:
+  static void choose(NodeTransportOptions& options) {
+    static const net::JobKey key = net::JobKey::random();
+    options.unix_sockets = GetParam().unix_sockets;
+    if (GetParam().encrypted)
+      options.security = net::Security::job_key(key);
+  }
+};
+
+std::string seed_text(std::size_t seed) {
+  return text("packet ", seed);
+}
+
+TEST_P(NodeTransportRanks, PacketsOfAllSizesComeBack) {
+  TransportWorld world(2, choose);
+  world.log(1).on_packet = [&](WorkerId from, Packet packet) {
+    for (const Part& part : packet.parts)
+      if (!part.bytes.empty())
+        part.bytes[0] ^= std::byte{1};  // a receiver owns its parts
+    world.at(1).send(from, std::move(packet));
+  };
+  const std::size_t sizes[] = {0, 4, 1000, 65536, 300'000, 5'000'000};
+  for (std::size_t i = 0; i < std::size(sizes); ++i)
+    world.at(0).send(
+        1,
+        {.head = seed_text(i),
+         .parts = {numbered_part(sizes[i], i), numbered_part(7, i + 1)}});
+  ASSERT_TRUE(world.log(0).wait_arrivals(std::size(sizes)));
+  for (auto& [from, packet] : world.log(0).arrivals) {
+    EXPECT_EQ(from, 1);
+    const auto seed = static_cast<std::size_t>(packet.head.back() - '0');
+    ASSERT_EQ(packet.parts.size(), 2u);
+    for (const Part& part : packet.parts)
+      if (!part.bytes.empty())
+        part.bytes[0] ^= std::byte{1};
+    EXPECT_TRUE(is_numbered_part(packet.parts[0], sizes[seed], seed));
+    EXPECT_TRUE(is_numbered_part(packet.parts[1], 7, seed + 1));
+  }
+}
+
+TEST_P(NodeTransportRanks, AGoodbyeComesAfterAllThatWasSent) {
+  TransportWorld world(2, choose);
+  for (std::size_t i = 0; i < 20; ++i)
+    world.at(0).send(1, {.head = seed_text(i), .parts = {numbered_part(200'000, i)}});
+  world.at(0).close(Deadline::after(20s));
+  ASSERT_TRUE(world.log(1).wait_ends(1));
+  EXPECT_EQ(world.log(1).arrivals.size(), 20u);
+  EXPECT_EQ(world.log(1).ends[0].worker, 0);
+  EXPECT_EQ(world.log(1).ends[0].why, "w0 has left");
+  EXPECT_TRUE(world.log(1).losses.empty());
+  EXPECT_TRUE(world.log(0).ends.empty());
+  // To one that is gone nothing goes, and that is no error.
+  world.at(1).send(0, {.head = "late"});
+}
+
+TEST_P(NodeTransportRanks, BothMayDialAtOnce) {
+  for (int round = 0; round < 5; ++round) {
+    TransportWorld world(2, choose);
+    std::vector<std::thread> threads;
+    for (const int me : {0, 1})
+      threads.emplace_back([&world, me] {
+        for (std::size_t i = 0; i < 50; ++i)
+          world.at(me).send(1 - me, {.head = seed_text(i)});
+      });
+    for (std::thread& thread : threads)
+      thread.join();
+    for (const int me : {0, 1})
+      EXPECT_TRUE(world.log(me).wait_arrivals(50));
+    EXPECT_EQ(world.log(0).losses.size() + world.log(1).losses.size(), 0u);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Ways,
+    NodeTransportRanks,
+    ::testing::Values(
+        TransportWay{"UnixPlain", true, false},
+        TransportWay{"UnixTls", true, true},
+        TransportWay{"TcpPlain", false, false},
+        TransportWay{"TcpTls", false, true}),
+    [](const auto& way) { return way.param.name; });
+
+}  // namespace
+}  // namespace trireme::rpc
