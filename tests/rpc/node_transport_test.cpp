@@ -19,6 +19,7 @@ struct TransportWay {
   const char* name;
   bool unix_sockets;
   bool encrypted;
+  bool shared;
 };
 
 class NodeTransportRanks : public ::testing::TestWithParam<TransportWay> {
@@ -26,6 +27,7 @@ class NodeTransportRanks : public ::testing::TestWithParam<TransportWay> {
   static void choose(NodeTransportOptions& options) {
     static const net::JobKey key = net::JobKey::random();
     options.unix_sockets = GetParam().unix_sockets;
+    options.shared_memory = GetParam().shared;
     if (GetParam().encrypted)
       options.security = net::Security::job_key(key);
   }
@@ -94,14 +96,59 @@ TEST_P(NodeTransportRanks, BothMayDialAtOnce) {
   }
 }
 
+struct Echo {
+  explicit Echo(TransportWorld& its_world) : world(its_world) {
+    world.log(1).on_packet = [this](WorkerId from, Packet packet) {
+      world.at(1).send(from, std::move(packet));
+    };
+    world.log(0).on_packet = [this](WorkerId, Packet packet) {
+      last = std::move(packet);
+      last.parts.clear();
+      ++count;
+      count.notify_one();
+    };
+  }
+  std::chrono::duration<double, std::micro> once(const Part& part) {
+    const int before = count;
+    const auto begin = std::chrono::steady_clock::now();
+    world.at(0).send(1, {.head = "echo", .parts = {part}});
+    count.wait(before);
+    return std::chrono::steady_clock::now() - begin;
+  }
+  TransportWorld& world;
+  Packet last;
+  std::atomic<int> count{0};
+};
+
+TEST_P(NodeTransportRanks, DISABLED_EchoTimes) {
+  TransportWorld world(2, [](NodeTransportOptions& options) {
+    choose(options);
+    if (const char* bytes = std::getenv("SHARED"))
+      options.shared_bytes = static_cast<std::size_t>(std::atol(bytes));
+  });
+  Echo echo(world);
+  for (const std::size_t size :
+       {4ul, 16384ul, 65536ul, 262144ul, 1ul << 20, 16ul << 20}) {
+    const Part part = numbered_part(size, 1);
+    std::vector<double> times;
+    for (int i = 0; i < (size > 1000000 ? 60 : 400); ++i)
+      times.push_back(echo.once(part).count());
+    std::sort(times.begin(), times.end());
+    std::cout << size << " B: median " << times[times.size() / 2] << " us, least "
+              << times[0] << ", shared " << world.at(0).stats().parts_shared << "\n";
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(
     Ways,
     NodeTransportRanks,
     ::testing::Values(
-        TransportWay{"UnixPlain", true, false},
-        TransportWay{"UnixTls", true, true},
-        TransportWay{"TcpPlain", false, false},
-        TransportWay{"TcpTls", false, true}),
+        TransportWay{"UnixPlain", true, false, false},
+        TransportWay{"UnixTls", true, true, false},
+        TransportWay{"UnixTlsShared", true, true, true},
+        TransportWay{"TcpPlain", false, false, false},
+        TransportWay{"TcpTls", false, true, false},
+        TransportWay{"TcpTlsShared", false, true, true}),
     [](const auto& way) { return way.param.name; });
 
 }  // namespace

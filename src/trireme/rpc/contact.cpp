@@ -27,7 +27,7 @@ std::size_t cost_of_waiting(const Packet& packet) {
 Contact::Way Contact::way_for(Packet& packet) {
   const std::lock_guard lock(mutex_);
   if (!sessions_.empty())
-    return {.peer = sessions_.front().peer};
+    return {.peer = sessions_.front().peer, .lender = sessions_.front().lender};
   if (gone_)
     return {};
   Way way{.dial = !std::exchange(dialling_, true)};
@@ -48,8 +48,14 @@ Contact::Begun Contact::begin(const net::Peer& peer, bool dialled) {
     dialling_ = false;
   if (gone_)
     return {.refused = true};
-  sessions_.push_back({peer, Clock::now()});
+  Session session{.peer = peer, .since = Clock::now()};
+  if (arena_bytes_ > 0) {
+    session.lender = std::make_shared<Lender>(arena_bytes_);
+    session.borrower = std::make_shared<Borrower>(peer);
+  }
+  sessions_.push_back(session);
   return {
+      .lender = session.lender,
       .packets = std::exchange(waiting_, {}),
       .dropped = std::exchange(dropped_, false)};
 }
@@ -61,16 +67,16 @@ void Contact::posted() {
 }
 
 Contact::Ended Contact::end(const net::Peer& peer) {
+  Session ended;  // it goes without the lock
   const std::lock_guard lock(mutex_);
-  const auto found =
-      std::find_if(sessions_.begin(), sessions_.end(), [&](const Session& one) {
-        return one.peer == peer;
-      });
-  if (found == sessions_.end())
+  const Session* const session = find(peer);
+  if (session == nullptr)
     return {};
+  const auto found = sessions_.begin() + (session - sessions_.data());
   if (Clock::now() - found->since >= kLasting)
     failures_ = 0;
   const bool was_first = found == sessions_.begin();
+  ended = std::move(*found);
   sessions_.erase(found);
   const bool last = sessions_.empty();
   return {
@@ -118,6 +124,26 @@ bool Contact::set_gone() {
 bool Contact::is_gone() const {
   const std::lock_guard lock(mutex_);
   return gone_;
+}
+
+const Contact::Session* Contact::find(const net::Peer& peer) const {
+  const auto found =
+      std::find_if(sessions_.begin(), sessions_.end(), [&](const Session& one) {
+        return one.peer == peer;
+      });
+  return found == sessions_.end() ? nullptr : &*found;
+}
+
+std::shared_ptr<Lender> Contact::lender(const net::Peer& peer) const {
+  const std::lock_guard lock(mutex_);
+  const Session* const session = find(peer);
+  return session == nullptr ? nullptr : session->lender;
+}
+
+std::shared_ptr<Borrower> Contact::borrower(const net::Peer& peer) const {
+  const std::lock_guard lock(mutex_);
+  const Session* const session = find(peer);
+  return session == nullptr ? nullptr : session->borrower;
 }
 
 std::vector<net::Peer> Contact::sessions() const {

@@ -2,11 +2,14 @@
 #pragma once
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <vector>
 
 #include "trireme/net/node.h"
+#include "trireme/rpc/lending.h"
 #include "trireme/rpc/packet.h"
 #include "trireme/rpc/roster.h"
 
@@ -16,10 +19,16 @@ namespace trireme::rpc {
 class Contact {
  public:
   using Clock = std::chrono::steady_clock;
-  Contact(Member member, net::Address address, std::size_t waiting_bytes)
+  /// `arena_bytes`: how much may be lent to it at once; 0 if it cannot see it.
+  Contact(
+      Member member,
+      net::Address address,
+      std::size_t waiting_bytes,
+      std::uint64_t arena_bytes)
       : member_(std::move(member)),
         address_(std::move(address)),
-        waiting_limit_(waiting_bytes) {}
+        waiting_limit_(waiting_bytes),
+        arena_bytes_(arena_bytes) {}
 
   const Member& member() const { return member_; }
   WorkerId id() const { return member_.info.id; }
@@ -31,6 +40,8 @@ class Contact {
   struct Way {
     /// Over this session; none if the packet was taken to wait, or dropped.
     net::Peer peer;
+    /// What large parts go through; may be null.
+    std::shared_ptr<Lender> lender;
     /// Nobody dials yet: the caller must.
     bool dial = false;
     bool dropped = false;
@@ -41,6 +52,7 @@ class Contact {
   struct Begun {
     /// The worker is gone; the session is not wanted.
     bool refused = false;
+    std::shared_ptr<Lender> lender;
     /// What has waited for it.
     std::vector<Packet> packets;
     /// Some did not find room.
@@ -69,6 +81,10 @@ class Contact {
   bool set_gone();
   bool is_gone() const;
 
+  /// Those of a session; null if there are none.
+  std::shared_ptr<Lender> lender(const net::Peer& peer) const;
+  std::shared_ptr<Borrower> borrower(const net::Peer& peer) const;
+
   std::vector<net::Peer> sessions() const;
   /// Whether nothing waits, and all is acknowledged.
   bool is_idle() const;
@@ -77,12 +93,16 @@ class Contact {
   struct Session {
     net::Peer peer;
     Clock::time_point since;
+    std::shared_ptr<Lender> lender;
+    std::shared_ptr<Borrower> borrower;
   };
+  const Session* find(const net::Peer& peer) const;
   std::chrono::milliseconds next_pause();
 
   const Member member_;
   const net::Address address_;
   const std::size_t waiting_limit_;
+  const std::uint64_t arena_bytes_;
   mutable std::mutex mutex_;
   std::vector<Session> sessions_;  // the first is the one to send over
   std::vector<Packet> waiting_;

@@ -16,6 +16,7 @@
 #include "trireme/net/node.h"
 #include "trireme/rpc/contact.h"
 #include "trireme/rpc/errands.h"
+#include "trireme/rpc/lending.h"
 #include "trireme/rpc/packet_message.h"
 
 namespace trireme::rpc {
@@ -26,9 +27,17 @@ using std::chrono::milliseconds;
 constexpr std::size_t kMostDiallers = 4;
 // What close() waits for goodbyes beyond its deadline.
 constexpr milliseconds kGoodbye{500};
+// How long shared memory stays that nobody uses.
+constexpr milliseconds kTrim{2000};
 
 // Ends an attempt to connect that nobody needs any more.
 struct NotNeeded {};
+
+net::OutMessage word(WireKind kind, std::string header) {
+  return {
+      .envelope = {
+          .type = static_cast<std::uint16_t>(kind), .header = std::move(header)}};
+}
 
 net::Address fresh_unix_address() {
   std::random_device random;
@@ -104,8 +113,16 @@ class NodeTransport::Core : public net::Receiver {
       const net::Peer& peer,
       net::Ending ending,
       const std::string& why);
-  void take(Contact& contact, net::InMessage message);
-  void post(Contact& contact, const net::Peer& peer, Packet packet);
+  void take(Contact& contact, const net::Peer& peer, net::InMessage message);
+  void take_packet(Contact& contact, const net::Peer& peer, net::InMessage message);
+  void take_offer(Contact& contact, const net::Peer& peer, const ArenaOffer& offer);
+  void take_returns(Contact& contact, const net::Peer& peer, const std::string& header);
+  void trim_later(std::weak_ptr<Lender> lender);
+  void post(
+      Contact& contact,
+      const net::Peer& peer,
+      const std::shared_ptr<Lender>& lender,
+      Packet packet);
   void dial_soon(Contact& contact, milliseconds pause);
   void dial(Contact& contact);
   void check_worth(const Contact& contact) const;
@@ -130,7 +147,7 @@ class NodeTransport::Core : public net::Receiver {
   PacketReceiver* receiver_ = nullptr;
 
   std::atomic<bool> closing_{false};
-  std::atomic<std::uint64_t> sent_{0}, received_{0}, dropped_{0};
+  std::atomic<std::uint64_t> sent_{0}, received_{0}, dropped_{0}, shared_{0};
   std::mutex close_mutex_;
   std::optional<net::Node> node_;
   Errands errands_;
@@ -146,7 +163,7 @@ void NodeTransport::Core::start(std::vector<Member> members, PacketReceiver& rec
         "another transport");
   const Member here = member();
   std::vector<std::unique_ptr<Contact>> contacts;
-  for (Member& one : members) {
+  for (const Member& one : members) {
     const auto id = static_cast<WorkerId>(contacts.size());
     if (one.info.id != id || (id == here.info.id) != (one.info.name == here.info.name))
       throw InvalidArgument(text(
@@ -165,9 +182,11 @@ void NodeTransport::Core::start(std::vector<Member> members, PacketReceiver& rec
       contacts.push_back(nullptr);
       continue;
     }
+    const bool shares =
+        options_.shared_memory && share_processes(one.place, here.place);
     const net::Address& address = way_to(one, here, options_.unix_sockets);
-    contacts.push_back(
-        std::make_unique<Contact>(std::move(one), address, options_.waiting_bytes));
+    contacts.push_back(std::make_unique<Contact>(
+        one, address, options_.waiting_bytes, shares ? options_.arena_bytes : 0));
   }
   contacts_ = std::move(contacts);
   for (const auto& contact : contacts_)
@@ -215,12 +234,29 @@ void NodeTransport::Core::send(WorkerId to, Packet packet) {
   if (way.dial)
     dial_soon(contact, milliseconds(0));
   if (way.peer)
-    post(contact, way.peer, std::move(packet));
+    post(contact, way.peer, way.lender, std::move(packet));
 }
 
-void NodeTransport::Core::post(Contact& contact, const net::Peer& peer, Packet packet) {
+void NodeTransport::Core::post(
+    Contact& contact,
+    const net::Peer& peer,
+    const std::shared_ptr<Lender>& lender,
+    Packet packet) {
   ++sent_;
-  peer.send(to_message(std::move(packet)));
+  if (!lender) {
+    peer.send(to_message(std::move(packet)));
+  } else {
+    peer.send(to_message(
+        std::move(packet), [&](const Part& part) -> std::optional<std::uint64_t> {
+          if (part.bytes.size() < options_.shared_bytes)
+            return std::nullopt;
+          const auto offset = lender->lend(part);
+          shared_ += offset.has_value();
+          return offset;
+        }));
+    if (const auto offer = lender->take_offer())
+      peer.send(word(WireKind::Offer, encode_offer(*offer)));
+  }
   // It may have ended a moment ago, and its loss be told already: then nobody would
   // hear that this packet went nowhere.
   if (peer.ended())
@@ -238,7 +274,7 @@ void NodeTransport::Core::add_session(
         contact.name(),
         ", which is gone; start the job again"));
   for (Packet& packet : begun.packets)
-    post(contact, peer, std::move(packet));
+    post(contact, peer, begun.lender, std::move(packet));
   contact.posted();
   if (begun.dropped)
     errands_.at(Errands::Clock::now(), [this, &contact] {
@@ -265,26 +301,77 @@ void NodeTransport::Core::joined(const net::Peer& peer) {
 
 void NodeTransport::Core::received(const net::Peer& peer, net::InMessage message) {
   if (started_)
-    return take(contact_of(peer), std::move(message));
+    return take(contact_of(peer), peer, std::move(message));
   const auto kept = std::make_shared<net::InMessage>(std::move(message));
-  const auto event = [this, peer, kept] { take(contact_of(peer), std::move(*kept)); };
+  const auto event = [this, peer, kept] {
+    take(contact_of(peer), peer, std::move(*kept));
+  };
   if (!keep_for_start(event))
     event();
 }
 
-void NodeTransport::Core::take(Contact& contact, net::InMessage message) {
-  if (message.envelope.type != static_cast<std::uint16_t>(WireKind::Packet))
-    throw InvalidArgument(text(
-        "[rpc] expected a packet of a worker, got a message of type ",
-        message.envelope.type,
-        "; run the same release of Trireme on all workers"));
+void NodeTransport::Core::take(
+    Contact& contact, const net::Peer& peer, net::InMessage message) {
+  const std::string& header = message.envelope.header;
+  switch (static_cast<WireKind>(message.envelope.type)) {
+    case WireKind::Packet:
+      return take_packet(contact, peer, std::move(message));
+    case WireKind::Offer:
+      return take_offer(contact, peer, decode_offer(header));
+    case WireKind::Answer:
+      if (const auto lender = contact.lender(peer))
+        lender->answered(decode_answer(header));
+      return;
+    case WireKind::Return:
+      return take_returns(contact, peer, header);
+  }
+  throw InvalidArgument(text(
+      "[rpc] expected a packet of a worker, got a message of type ",
+      message.envelope.type,
+      "; run the same release of Trireme on all workers"));
+}
+
+void NodeTransport::Core::take_packet(
+    Contact& contact, const net::Peer& peer, net::InMessage message) {
   // Held until the receiver has taken the packet.
   const net::Allowance allowance = std::move(message.allowance);
-  Packet packet = to_packet(std::move(message));
+  Packet packet =
+      to_packet(std::move(message), [&](std::uint64_t offset, std::uint64_t bytes) {
+        const auto borrower = contact.borrower(peer);
+        if (!borrower)
+          throw InvalidArgument(text(
+              "[rpc] expected a packet without shared memory from ",
+              contact.name(),
+              ", got one with a part at ",
+              offset,
+              "; run the same release of Trireme on all workers"));
+        return borrower->borrow(offset, bytes);
+      });
   ++received_;
   const std::lock_guard lock(receiver_mutex_);
   if (receiver_ != nullptr && !contact.is_gone())
     receiver_->received(contact.id(), std::move(packet));
+}
+
+void NodeTransport::Core::take_offer(
+    Contact& contact, const net::Peer& peer, const ArenaOffer& offer) {
+  const auto borrower = contact.borrower(peer);
+  const bool accepted = borrower && borrower->accept(offer, contact.member().place);
+  peer.send(word(WireKind::Answer, encode_answer(accepted)));
+}
+
+void NodeTransport::Core::take_returns(
+    Contact& contact, const net::Peer& peer, const std::string& header) {
+  const auto lender = contact.lender(peer);
+  if (lender && lender->returned(decode_returns(header)))
+    trim_later(lender);
+}
+
+void NodeTransport::Core::trim_later(std::weak_ptr<Lender> lender) {
+  errands_.at(Errands::Clock::now() + kTrim, [this, lender] {
+    if (const auto alive = lender.lock(); alive && alive->trim())
+      trim_later(lender);
+  });
 }
 
 void NodeTransport::Core::lost(
@@ -409,12 +496,17 @@ NodeTransportStats NodeTransport::Core::stats() const {
   NodeTransportStats stats{
       .packets_sent = sent_,
       .packets_received = received_,
+      .parts_shared = shared_,
       .packets_dropped = dropped_,
       .turned_away = node_->turned_away()};
   if (started_)
     for (const auto& contact : contacts_)
-      if (contact)
-        stats.sessions += contact->sessions().size();
+      for (const net::Peer& peer :
+           contact ? contact->sessions() : std::vector<net::Peer>()) {
+        ++stats.sessions;
+        if (const auto lender = contact->lender(peer))
+          stats.lent_bytes += lender->lent_bytes();
+      }
   return stats;
 }
 

@@ -30,6 +30,12 @@ struct NodeTransportOptions {
   std::string host;
   /// Whether workers of one host talk over Unix sockets.
   bool unix_sockets = true;
+  /// Whether large tensors for workers of the same host and user go through memory that
+  /// both see, from how many bytes on, and how many bytes one worker may hold at once:
+  /// beyond that they go through the socket. Unused memory goes back after a while.
+  bool shared_memory = true;
+  std::size_t shared_bytes = std::size_t{256} << 10;
+  std::uint64_t arena_bytes = std::uint64_t{1} << 30;
   /// How much of what is sent to a worker may wait for a connection with it. What is
   /// beyond is dropped, and reported as lost once there is one.
   std::size_t waiting_bytes = std::size_t{64} << 20;
@@ -47,6 +53,10 @@ struct NodeTransportStats {
   std::size_t sessions = 0;
   std::uint64_t packets_sent = 0;
   std::uint64_t packets_received = 0;
+  /// Parts that went through shared memory.
+  std::uint64_t parts_shared = 0;
+  /// What is lent to other workers now.
+  std::uint64_t lent_bytes = 0;
   /// Packets that were dropped because too much waited for a connection.
   std::uint64_t packets_dropped = 0;
   /// How often somebody was turned away: see net::Node::turned_away().
