@@ -5,6 +5,7 @@
 #include <string>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "trireme/core/deadline.h"
 #include "trireme/core/error.h"
@@ -15,6 +16,15 @@ namespace trireme::rpc {
 
 template <class T>
 class Promise;
+
+namespace future_detail {
+// Whether values are copied where several hold them. A vector says that it can be
+// copied even if what is in it cannot.
+template <class T>
+struct Copies : std::is_copy_constructible<T> {};
+template <class T>
+struct Copies<std::vector<T>> : Copies<T> {};
+}  // namespace future_detail
 
 /// What a call will return, or its error. Cheap to copy: copies are handles of the same
 /// value. All of it is safe for threads as long as each has its own handle.
@@ -232,7 +242,7 @@ T Future<T>::take() const {
   if constexpr (!std::is_void_v<T>) {
     if (state_->holders() == 1)
       return std::move(value);
-    if constexpr (std::is_copy_constructible_v<T>)
+    if constexpr (future_detail::Copies<T>::value)
       return value;
     else
       throw InvalidArgument(text(
