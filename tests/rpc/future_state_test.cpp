@@ -14,6 +14,15 @@ namespace {
 
 using HookCargo = Cargo<struct FutureStateTest>;
 
+// A hook that cancels nothing else.
+template <class Function>
+CancelHook lone_hook(Function function) {
+  return [function = std::move(function)](const std::string& why) mutable {
+    function(why);
+    return StatePointer();
+  };
+}
+
 // Notes that it was run, then has others run.
 struct NotingContinuation : Continuation {
   void run() noexcept override {
@@ -32,7 +41,7 @@ struct NotingContinuation : Continuation {
 TEST(CancelSlot, GivesTheHookToWhoTakesIt) {
   CancelSlot slot;
   std::string heard;
-  CancelHook hook = [&](const std::string& why) { heard = why; };
+  CancelHook hook = lone_hook([&](const std::string& why) { heard = why; });
   EXPECT_TRUE(slot.put(hook));
   CancelHook taken = slot.take();
   ASSERT_TRUE(taken);
@@ -43,9 +52,9 @@ TEST(CancelSlot, GivesTheHookToWhoTakesIt) {
 
 TEST(CancelSlot, TheLastHookCounts) {
   CancelSlot slot;
-  CancelHook first = [cargo = HookCargo(1)](const std::string&) { FAIL(); };
+  CancelHook first = lone_hook([cargo = HookCargo(1)](const std::string&) { FAIL(); });
   int calls = 0;
-  CancelHook second = [&](const std::string&) { ++calls; };
+  CancelHook second = lone_hook([&](const std::string&) { ++calls; });
   EXPECT_TRUE(slot.put(first));
   EXPECT_TRUE(slot.put(second));
   EXPECT_EQ(HookCargo::alive, 0);
@@ -57,7 +66,7 @@ TEST(CancelSlot, LeavesALateHookAlone) {
   CancelSlot slot;
   EXPECT_FALSE(slot.take());
   int calls = 0;
-  CancelHook late = [&](const std::string&) { ++calls; };
+  CancelHook late = lone_hook([&](const std::string&) { ++calls; });
   EXPECT_FALSE(slot.put(late));
   ASSERT_TRUE(late);
   late("");
@@ -68,8 +77,8 @@ TEST(CancelSlot, AHookIsGivenToOneOfTheTwo) {
   for (int round = 0; round < 5000; ++round) {
     CancelSlot slot;
     int firsts = 0, seconds = 0;  // by whoever has the hook
-    CancelHook first = [&](const std::string&) { ++firsts; };
-    CancelHook second = [&](const std::string&) { ++seconds; };
+    CancelHook first = lone_hook([&](const std::string&) { ++firsts; });
+    CancelHook second = lone_hook([&](const std::string&) { ++seconds; });
     std::atomic<bool> go{false};
     CancelHook taken;
     std::thread taker([&] {
@@ -148,11 +157,11 @@ TEST(FutureState, AHookThatThrowsIsLogged) {
       set_log_sink([&](std::string_view line) { lines.emplace_back(line); });
   for (int kind = 0; kind < 2; ++kind) {
     auto* state = new StateOf<int>;
-    state->on_cancel([kind](const std::string&) {
+    state->on_cancel(lone_hook([kind](const std::string&) {
       if (kind == 0)
         throw Error("broken");
       throw 1;
-    });
+    }));
     EXPECT_TRUE(state->cancel(""));
     EXPECT_TRUE(state->ready());
     state->release(FutureState::kReference);

@@ -193,9 +193,16 @@ class Promise {
     return state_->set_later(std::move(decode));
   }
 
-  /// Called once, on the thread that cancels, if the value is not there by then; at
-  /// once if it was cancelled before. What it throws is logged.
-  void on_cancel(CancelHook hook) { state_->on_cancel(std::move(hook)); }
+  /// Calls `hook` with the reason if it is cancelled before the value is there, on the
+  /// thread that cancels; at once if it was cancelled already. What it throws is
+  /// logged.
+  template <class Hook>
+  void on_cancel(Hook hook) {
+    state_->on_cancel([hook = std::move(hook)](const std::string& why) mutable {
+      hook(why);
+      return StatePointer();
+    });
+  }
   /// Whether the value is of no use any more.
   bool cancelled() const { return !kept_ && state_->claimed(); }
 
