@@ -275,7 +275,7 @@ class Story {
   }
 
   static void check_empty(const Protocol& protocol, WorkerId worker) {
-    EXPECT_EQ(protocol.references().left(), std::vector<std::string>());
+    EXPECT_TRUE(protocol.references().left().empty());
     EXPECT_EQ(protocol.references().owned(), 0u) << "worker " << worker;
     EXPECT_EQ(protocol.references().held(), 0u) << "worker " << worker;
     EXPECT_EQ(protocol.waiting(), 0u) << "worker " << worker;

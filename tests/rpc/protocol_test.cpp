@@ -17,8 +17,11 @@ struct CallingPair {
       ProtocolOptions options =
           {.link = {.lease = milliseconds(1000), .resend = milliseconds(50)},
            .calls_per_worker = 4})
-      : fabric(1, 2, std::move(options), [this](WorkerId, Incoming call) {
-          incoming.push_back(std::move(call));
+      : fabric(1, 2, std::move(options), [this](WorkerId me, Incoming call) {
+          if (call.full)
+            fabric.respond(me, call, Status::Full, {});
+          else
+            incoming.push_back(std::move(call));
         }) {}
 
   std::uint64_t call(WorkerId from, WorkerId to, Request request = {}) {

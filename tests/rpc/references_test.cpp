@@ -218,11 +218,9 @@ TEST(References, SaysWhatIsLeftAndWhoHoldsIt) {
   Books books;
   Reference mine = books.book[0].own(value());
   Reference other = books.give(0, mine, 1);
-  const std::string name = to_string(mine->id());
-  EXPECT_EQ(
-      books.book[0].left(),
-      std::vector<std::string>{"value " + name + " of worker 0 is held by worker 1"});
-  EXPECT_EQ(books.book[1].left(), books.book[0].left());
+  const std::vector<Tie> ties{{.id = mine->id(), .owner = 0, .holder = 1}};
+  EXPECT_EQ(books.book[0].left(), ties);
+  EXPECT_EQ(books.book[1].left(), ties);
 }
 
 }  // namespace

@@ -23,6 +23,8 @@ struct CallContext {
   CancelToken cancel{};
   /// The same for all calls that one call has led to.
   std::uint64_t trace = 0;
+  /// The agent that was called, for as long as it is there; see this_agent().
+  std::weak_ptr<void> home{};
 };
 
 using CallPointer = std::shared_ptr<const CallContext>;

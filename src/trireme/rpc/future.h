@@ -5,6 +5,7 @@
 #include <string>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "trireme/core/deadline.h"
 #include "trireme/core/error.h"
@@ -15,6 +16,15 @@ namespace trireme::rpc {
 
 template <class T>
 class Promise;
+
+namespace future_detail {
+// Whether values are copied where several hold them. A vector says that it can be
+// copied even if what is in it cannot.
+template <class T>
+struct Copies : std::is_copy_constructible<T> {};
+template <class T>
+struct Copies<std::vector<T>> : Copies<T> {};
+}  // namespace future_detail
 
 /// What a call will return, or its error. Cheap to copy: copies are handles of the same
 /// value. All of it is safe for threads as long as each has its own handle.
@@ -183,9 +193,16 @@ class Promise {
     return state_->set_later(std::move(decode));
   }
 
-  /// Called once, on the thread that cancels, if the value is not there by then; at
-  /// once if it was cancelled before. What it throws is logged.
-  void on_cancel(CancelHook hook) { state_->on_cancel(std::move(hook)); }
+  /// Calls `hook` with the reason if it is cancelled before the value is there, on the
+  /// thread that cancels; at once if it was cancelled already. What it throws is
+  /// logged.
+  template <class Hook>
+  void on_cancel(Hook hook) {
+    state_->on_cancel([hook = std::move(hook)](const std::string& why) mutable {
+      hook(why);
+      return StatePointer();
+    });
+  }
   /// Whether the value is of no use any more.
   bool cancelled() const { return !kept_ && state_->claimed(); }
 
@@ -232,7 +249,7 @@ T Future<T>::take() const {
   if constexpr (!std::is_void_v<T>) {
     if (state_->holders() == 1)
       return std::move(value);
-    if constexpr (std::is_copy_constructible_v<T>)
+    if constexpr (future_detail::Copies<T>::value)
       return value;
     else
       throw InvalidArgument(text(

@@ -34,6 +34,7 @@ class AllState final : public StateOf<AllOf<T>> {
     this->on_cancel([this](const std::string& why) {
       for (const Future<T>& future : futures_)
         future.cancel(why);
+      return StatePointer();
     });
     for (std::size_t i = 0; i < futures_.size(); ++i) {
       parts_[i].all = this;

@@ -43,15 +43,16 @@ Continuation* reversed(Continuation* list) {
   return out;
 }
 
-void call_hook(CancelHook& hook, const std::string& why) noexcept {
+StatePointer call_hook(CancelHook& hook, const std::string& why) noexcept {
   try {
     if (hook)
-      hook(why);
+      return hook(why);
   } catch (const std::exception& e) {
     TRIREME_LOG(error, "rpc") << "the cancel hook of a future threw: " << e.what();
   } catch (...) {
     TRIREME_LOG(error, "rpc") << "the cancel hook of a future threw something";
   }
+  return nullptr;
 }
 
 }  // namespace
@@ -145,6 +146,17 @@ bool FutureState::fail(std::exception_ptr error) {
 }
 
 bool FutureState::cancel(const std::string& why) {
+  StatePointer next;
+  if (!cancel_alone(why, next))
+    return false;
+  while (next) {
+    const StatePointer state = std::move(next);
+    state->cancel_alone(why, next);
+  }
+  return true;
+}
+
+bool FutureState::cancel_alone(const std::string& why, StatePointer& next) {
   if (!claim())
     return false;
   cancelled_.store(true, std::memory_order_relaxed);
@@ -153,14 +165,16 @@ bool FutureState::cancel(const std::string& why) {
       why,
       "); ask again if it is needed after all")));
   CancelHook hook = hook_.take();
-  call_hook(hook, why);
+  next = call_hook(hook, why);
   publish();
   return true;
 }
 
 void FutureState::on_cancel(CancelHook hook) {
+  const char* why = "it was cancelled before";
   if (!hook_.put(hook) && cancelled_.load(std::memory_order_relaxed))
-    call_hook(hook, "it was cancelled before");
+    if (const StatePointer next = call_hook(hook, why))
+      next->cancel(why);
 }
 
 void FutureState::decode_once() {

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <memory>
 #include <optional>
 #include <string>
 #include <type_traits>
@@ -30,8 +31,16 @@ class Continuation {
 /// that chains of any length need no stack.
 void run_continuations(Continuation* first);
 
-/// What a producer wants to know: that nobody needs its value.
-using CancelHook = SmallFunction<void(const std::string& why)>;
+class FutureState;
+struct ReleaseState {
+  void operator()(FutureState* state) const noexcept;
+};
+/// One reference.
+using StatePointer = std::unique_ptr<FutureState, ReleaseState>;
+
+/// What a producer does when nobody needs its value. It may name a state that is to be
+/// cancelled next: not by itself, since chains are longer than stacks.
+using CancelHook = SmallFunction<StatePointer(const std::string& why)>;
 
 /// The place of one hook, which the producer puts in and the end takes out; they may
 /// meet.
@@ -108,6 +117,8 @@ class FutureState {
   std::exception_ptr error_;
 
  private:
+  // Cancels this one; `next` is what is to be cancelled with it.
+  bool cancel_alone(const std::string& why, StatePointer& next);
   // What the list is when it is too late to be put into it.
   static Continuation* closed() {
     return reinterpret_cast<Continuation*>(alignof(Continuation));
@@ -127,6 +138,10 @@ class FutureState {
   std::atomic<bool> cancelled_{false};
   CancelSlot hook_;
 };
+
+inline void ReleaseState::operator()(FutureState* state) const noexcept {
+  state->release(FutureState::kReference);
+}
 
 /// The same with its value.
 template <class T>

@@ -1,7 +1,6 @@
 // Future::then() and handle(); part of future.h.
 #pragma once
 #include <exception>
-#include <memory>
 #include <optional>
 #include <type_traits>
 #include <utility>
@@ -156,9 +155,8 @@ class ThenState final : public StateOf<typename ThenTypes<T, Call, Function>::Re
   // Cancelling this cancels what it is made of, if nobody else holds that.
   void cancel_with(FutureState& origin) {
     origin.retain(FutureState::kReference);
-    this->on_cancel([origin = Origin(&origin)](const std::string& why) {
-      if (origin->holders() <= 1)
-        origin->cancel(why);
+    this->on_cancel([origin = StatePointer(&origin)](const std::string&) mutable {
+      return origin->holders() <= 1 ? std::move(origin) : nullptr;
     });
   }
   void follow() {
@@ -193,12 +191,6 @@ class ThenState final : public StateOf<typename ThenTypes<T, Call, Function>::Re
     call_.reset();
   }
 
-  struct Release {
-    void operator()(FutureState* state) const {
-      state->release(FutureState::kReference);
-    }
-  };
-  using Origin = std::unique_ptr<FutureState, Release>;
   struct Nothing {
     bool valid() const { return false; }
   };

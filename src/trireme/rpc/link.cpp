@@ -75,6 +75,7 @@ void Link::post(Message message, Time now) {
     heard_ = ticked_ = now;
   }
   kept_.push_back(std::move(message));
+  ++posted_;
 }
 
 Link::Arrivals Link::receive(Packet packet, Time now) {

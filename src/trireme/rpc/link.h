@@ -76,6 +76,8 @@ class Link {
 
   /// Counts how often all became void: what was begun under another number is over.
   std::uint64_t round() const { return round_; }
+  /// How many messages were ever posted.
+  std::uint64_t posted() const { return posted_; }
   /// Messages that are not acknowledged.
   std::size_t waiting() const { return kept_.size(); }
 
@@ -93,6 +95,7 @@ class Link {
   std::uint64_t theirs_ = 0;  // the newest of the other, 0 before the first packet
   bool open_ = false;         // the other has shown that it knows mine_
   std::uint64_t round_ = 0;
+  std::uint64_t posted_ = 0;
 
   std::deque<Message> kept_;  // not acknowledged yet; the first has the number first_
   std::uint64_t first_ = 1;

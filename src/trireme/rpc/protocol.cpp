@@ -94,10 +94,10 @@ std::uint64_t Protocol::call(
   pending_.emplace(call, std::move(pending));
   Peer& callee = peer(to);
   callee.calls.insert(call);
-  if (to == me_)
-    take_own_request(call);
-  else if (callee.gone)
+  if (callee.gone)
     finish(call, {.status = Status::Lost, .payload = {}, .why = *callee.gone}, now);
+  else if (to == me_)
+    take_own_request(call);
   else
     send_request(call, now);
   return call;
@@ -284,8 +284,7 @@ void Protocol::take_request(WorkerId from, Message message, Time now) {
         "[rpc] expected a new call, got call ",
         head.call,
         " twice; do not speak to workers with other programs"));
-  if (caller.running.size() > options_.calls_per_worker)
-    return respond(incoming, Status::Full, {}, now);
+  incoming.full = caller.running.size() > options_.calls_per_worker;
   effects_.calls.push_back(std::move(incoming));
 }
 
@@ -437,6 +436,30 @@ std::size_t Protocol::unsent() const {
     if (!other->gone)
       unsent += other->link.waiting();
   return unsent;
+}
+
+std::uint64_t Protocol::activity() const {
+  std::uint64_t begun = next_call_;
+  for (const auto& other : peers_)
+    begun += other->link.posted();
+  return begun;
+}
+
+std::vector<std::string> Protocol::outstanding(Time now) const {
+  std::vector<std::string> lines;
+  for (const auto& [call, pending] : pending_) {
+    std::string line = text(pending->completion->text(), ", call ", call);
+    if (!pending->posted && pending->to != me_)
+      line += ", not sent";
+    if (pending->deadline != Time::max())
+      line += text(
+          ", for ",
+          std::chrono::duration_cast<std::chrono::milliseconds>(pending->deadline - now)
+              .count(),
+          " ms more");
+    lines.push_back(std::move(line));
+  }
+  return lines;
 }
 
 const std::optional<std::string>& Protocol::gone(WorkerId worker) const {

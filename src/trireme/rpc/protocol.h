@@ -61,6 +61,8 @@ class Completion {
  public:
   virtual ~Completion() = default;
   virtual void finish(Outcome outcome) = 0;
+  /// The call, for people.
+  virtual std::string text() const { return "a call"; }
 };
 
 /// A call that has come in: to be run, and answered with respond().
@@ -75,6 +77,8 @@ struct Incoming {
   /// one: from ProtocolOptions.
   std::shared_ptr<void> token;
   Reference creates;
+  /// More calls of that worker are under way than may be: it is to be answered so.
+  bool full = false;
 };
 
 /// What the protocol wants done, in the order of the members, without any lock.
@@ -152,6 +156,10 @@ class Protocol {
   std::size_t running() const;
   /// Messages that were not acknowledged.
   std::size_t unsent() const;
+  /// Counts all that this worker has ever begun: calls, answers, notes.
+  std::uint64_t activity() const;
+  /// The calls that wait, a line each.
+  std::vector<std::string> outstanding(Time now) const;
   /// Why a worker is gone, if it is.
   const std::optional<std::string>& gone(WorkerId worker) const;
 

@@ -52,6 +52,10 @@ class Releases {
   /// Nobody takes them any more.
   void close();
 
+  /// Whose handles these are: what their values are reached through, for as long as it
+  /// is there.
+  std::weak_ptr<void> home;
+
  private:
   std::mutex mutex_;
   std::vector<Entry> entries_;

@@ -344,17 +344,15 @@ bool References::shares(WorkerId worker) const {
            found->second.held.empty());
 }
 
-std::vector<std::string> References::left() const {
-  std::vector<std::string> lines;
+std::vector<Tie> References::left() const {
+  std::vector<Tie> ties;
   for (const auto& [worker, share] : shares_) {
     for (const auto& [id, fork] : share.forks)
-      lines.push_back(text(
-          "value ", to_string(id), " of worker ", me_, " is held by worker ", worker));
+      ties.push_back({.id = id, .owner = me_, .holder = worker});
     for (const ObjectId& id : share.held)
-      lines.push_back(text(
-          "value ", to_string(id), " of worker ", worker, " is held by worker ", me_));
+      ties.push_back({.id = id, .owner = worker, .holder = me_});
   }
-  return lines;
+  return ties;
 }
 
 }  // namespace trireme::rpc

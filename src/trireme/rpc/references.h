@@ -56,6 +56,14 @@ struct Consequences {
   std::vector<ObjectId> settled;
 };
 
+/// A value of one worker that another holds.
+struct Tie {
+  ObjectId id;
+  WorkerId owner = 0;
+  WorkerId holder = 0;
+  bool operator==(const Tie&) const = default;
+};
+
 /// The book. An owner lists the forks of its values by worker. Who sends a reference on
 /// pins its own hold until the receiver says that the owner has listed it, so a value
 /// is listed at least once as long as anyone can reach it. Each message must arrive
@@ -94,8 +102,8 @@ class References {
 
   /// Whether anything is shared with a worker.
   bool shares(WorkerId worker) const;
-  /// Values of mine that others hold, and values of others that I hold, a line each.
-  std::vector<std::string> left() const;
+  /// Values of mine that others hold, and values of others that I hold.
+  std::vector<Tie> left() const;
   std::size_t owned() const { return owned_.size(); }
   std::size_t held() const { return held_.size(); }
   /// Whether a value of mine is there.

@@ -1,0 +1,130 @@
+// The inside of an agent, shared with the calls and references that it has made.
+#pragma once
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "trireme/rpc/engine.h"
+#include "trireme/rpc/function_table.h"
+#include "trireme/rpc/peer_counters.h"
+#include "trireme/rpc/server.h"
+#include "trireme/rpc/worker_pool.h"
+
+namespace trireme::rpc {
+
+/// How a call is made.
+struct CallOptions {
+  /// How long its end may take; the agent's own time limit if not given, and never
+  /// longer than is left to the call inside which it is made.
+  std::optional<std::chrono::milliseconds> timeout{};
+  /// It may run twice: where it may have been lost, it is sent again.
+  bool idempotent = false;
+};
+
+struct AgentCoreOptions {
+  std::vector<WorkerInfo> workers;
+  WorkerId me = 0;
+  FunctionTable functions;
+  WorkerPoolOptions pool;
+  ValueLimits limits;
+  /// How large one call or its result may be.
+  std::uint64_t message_bytes = std::uint64_t{15} << 30;
+  std::chrono::milliseconds timeout = std::chrono::seconds(60);
+  std::chrono::milliseconds lease = std::chrono::seconds(30);
+  std::size_t calls_per_worker = 4096;
+};
+
+/// One call, from its start to its end. Its future lies in what is made of it.
+class CallEnd : public Completion {
+ public:
+  void finish(Outcome outcome) final;
+  std::string text() const final;
+
+ protected:
+  /// Takes the result, or the error.
+  virtual void take(Payload payload, const ValueLimits& limits) = 0;
+  virtual void fail(std::exception_ptr error) = 0;
+
+ private:
+  friend class AgentCore;
+  std::shared_ptr<class AgentCore> core_;
+  WorkerId to_ = 0;
+  std::string function_;
+  const Signature* signature_ = nullptr;
+  std::uint64_t trace_ = 0;
+  Time start_{};
+  Deadline deadline_ = Deadline::after(Deadline::kLongest);
+  CancelRegistration parent_;  // the call inside which this one is made
+  std::exception_ptr error_of(const Outcome& outcome) const;
+};
+
+/// What calls a call is made of.
+struct CallPlan {
+  WorkerId to = 0;
+  std::string function;
+  const Signature* signature = nullptr;
+  Values arguments;
+  CallOptions options;
+  Reference creates;
+  /// Whether somebody waits for it at once.
+  bool hurry = false;
+};
+
+class AgentCore : public std::enable_shared_from_this<AgentCore> {
+ public:
+  explicit AgentCore(AgentCoreOptions options);
+  void start(Transport& transport);
+
+  /// Sends a call; its number for cancel(). It waits for room where too many calls to
+  /// that worker are under way.
+  std::uint64_t call(CallPlan plan, std::unique_ptr<CallEnd> end);
+
+  /// The worker of that name or number; InvalidArgument if there is none.
+  const WorkerInfo& worker(const std::string& name) const;
+  const WorkerInfo& worker(WorkerId id) const;
+  const WorkerInfo& me() const { return worker(options_.me); }
+
+  /// Refuses all calls from now on.
+  void close(const std::string& why);
+  /// Ends all at once.
+  void stop(const std::string& why);
+
+  /// References between workers that this one knows of, a line each.
+  std::vector<std::string> left() const;
+
+  Engine& engine() { return *engine_; }
+  WorkerPool& pool() { return pool_; }
+  const AgentCoreOptions& options() const { return options_; }
+  PeerCounters& counters(WorkerId worker) {
+    return *counters_.at(static_cast<std::size_t>(worker));
+  }
+
+ private:
+  friend class CallEnd;
+  void enter(WorkerId to, const Deadline& deadline);
+  void leave(WorkerId to);
+  void expect_open() const;
+
+  AgentCoreOptions options_;
+  std::vector<std::shared_ptr<PeerCounters>> counters_;
+  WorkerPool pool_;
+  std::shared_ptr<Server> server_;
+  std::shared_ptr<Engine> engine_;
+  std::atomic<bool> closed_{false};
+
+  // How many calls to each worker are under way.
+  std::vector<std::atomic<std::size_t>> under_way_;
+  mutable std::mutex mutex_;
+  std::condition_variable room_;
+  std::string why_closed_;
+};
+
+/// The agent that a reference belongs to; Error after its end.
+std::shared_ptr<AgentCore> core_of(const Reference& reference);
+
+}  // namespace trireme::rpc

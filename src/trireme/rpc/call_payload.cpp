@@ -1,0 +1,99 @@
+#include "trireme/rpc/call_payload.h"
+
+#include <utility>
+
+namespace trireme::rpc {
+
+namespace {
+
+constexpr std::size_t kLongestName = 1024;
+constexpr std::size_t kLongestFault = std::size_t{1} << 20;
+constexpr const char* kCall = "a worker's call";
+constexpr const char* kResult = "a worker's answer";
+
+CallHead take_head(net::ByteReader& bytes) {
+  CallHead head;
+  head.function = bytes.string(kLongestName);
+  head.signature = bytes.u64();
+  head.trace = bytes.u64();
+  return head;
+}
+
+// Behind the values stand what describes the tensors.
+void append_values(net::ByteWriter& bytes, Values values, Payload& payload) {
+  bytes.string(values.bytes);
+  pack_tensors(values.tensors, bytes, payload.parts);
+  payload.references = std::move(values.references);
+}
+
+Values take_values(
+    net::ByteReader& bytes, Payload& payload, const ValueLimits& limits) {
+  Values values;
+  values.bytes = bytes.string(bytes.left());
+  values.tensors = unpack_tensors(bytes, std::move(payload.parts), limits);
+  bytes.expect_end();
+  values.references = std::move(payload.references);
+  return values;
+}
+
+}  // namespace
+
+std::uint64_t bytes_of(const Payload& payload) {
+  std::uint64_t bytes = payload.bytes.size();
+  for (const Part& part : payload.parts)
+    bytes += part.bytes.size();
+  return bytes;
+}
+
+Payload pack_call(const CallHead& head, Values arguments) {
+  net::ByteWriter bytes;
+  bytes.string(head.function).u64(head.signature).u64(head.trace);
+  Payload payload;
+  append_values(bytes, std::move(arguments), payload);
+  payload.bytes = bytes.take();
+  return payload;
+}
+
+Payload pack_values(Values values) {
+  net::ByteWriter bytes;
+  Payload payload;
+  append_values(bytes, std::move(values), payload);
+  payload.bytes = bytes.take();
+  return payload;
+}
+
+Payload pack_fault(const Fault& fault) {
+  Payload payload;
+  payload.bytes = net::ByteWriter()
+                      .string(fault.type.substr(0, kLongestName))
+                      .string(fault.text.substr(0, kLongestFault))
+                      .take();
+  return payload;
+}
+
+CallHead unpack_call_head(const Payload& payload) {
+  net::ByteReader bytes(payload.bytes, kCall);
+  return take_head(bytes);
+}
+
+Values unpack_arguments(Payload payload, const ValueLimits& limits) {
+  net::ByteReader bytes(payload.bytes, kCall);
+  take_head(bytes);
+  return take_values(bytes, payload, limits);
+}
+
+Values unpack_values(Payload payload, const ValueLimits& limits) {
+  net::ByteReader bytes(payload.bytes, kResult);
+  return take_values(bytes, payload, limits);
+}
+
+Fault unpack_fault(const Payload& payload) {
+  net::ByteReader bytes(payload.bytes, kResult);
+  Fault fault;
+  fault.type = bytes.string(kLongestName);
+  fault.text = bytes.string(kLongestFault);
+  bytes.expect_end();
+  return fault;
+}
+
+}  // namespace trireme::rpc

@@ -1,0 +1,44 @@
+// What a call and its end say, inside the payload that the protocol carries.
+#pragma once
+#include <cstdint>
+#include <string>
+
+#include "trireme/rpc/protocol.h"
+#include "trireme/rpc/values.h"
+
+namespace trireme::rpc {
+
+/// Which function is called, and how the caller sees it.
+struct CallHead {
+  std::string function;
+  /// The hash of the caller's signature.
+  std::uint64_t signature = 0;
+  /// One number for all that one call of a user leads to, over all workers.
+  std::uint64_t trace = 0;
+};
+
+/// What a function has thrown.
+struct Fault {
+  /// Of the exception, as its program names it.
+  std::string type;
+  std::string text;
+};
+
+/// All that it takes on its way, nearly.
+std::uint64_t bytes_of(const Payload& payload);
+
+/// A call as a payload. The tensors are not copied.
+Payload pack_call(const CallHead& head, Values arguments);
+/// What a function has returned.
+Payload pack_values(Values values);
+/// What it has thrown, or why it was refused.
+Payload pack_fault(const Fault& fault);
+
+/// Reads a payload, in the order in which it was written. The references and tensors go
+/// into the values; InvalidArgument for bytes that no worker would write.
+CallHead unpack_call_head(const Payload& payload);
+Values unpack_arguments(Payload payload, const ValueLimits& limits);
+Values unpack_values(Payload payload, const ValueLimits& limits);
+Fault unpack_fault(const Payload& payload);
+
+}  // namespace trireme::rpc

@@ -1,0 +1,266 @@
+#include "trireme/rpc/engine.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "trireme/core/deadline.h"
+#include "trireme/core/error.h"
+#include "trireme/rpc/word_wait.h"
+
+namespace trireme::rpc {
+
+namespace {
+
+using Clock = Time::clock;
+
+// While something happens, the engine's thread looks at the time that often, so that
+// nobody has to wake it for acknowledgements.
+constexpr std::chrono::milliseconds kBeat{10};
+
+// Threads that bring packets, or look at the time.
+thread_local bool brings_packets = false;
+
+class BringsPackets {
+ public:
+  BringsPackets() : former_(std::exchange(brings_packets, true)) {}
+  ~BringsPackets() { brings_packets = former_; }
+  BringsPackets(const BringsPackets&) = delete;
+  BringsPackets& operator=(const BringsPackets&) = delete;
+
+ private:
+  bool former_;
+};
+
+std::uint64_t first_number() {
+  // Above all that a former process of this place has used.
+  return static_cast<std::uint64_t>(
+      std::chrono::duration_cast<std::chrono::microseconds>(
+          std::chrono::system_clock::now().time_since_epoch())
+          .count());
+}
+
+}  // namespace
+
+Engine::Engine(EngineOptions options)
+    : options_(std::move(options)),
+      releases_(
+          std::make_shared<Releases>([this] { want_wake(Clock::now() + kBeat); })),
+      protocol_(
+          options_.protocol,
+          options_.me,
+          options_.world_size,
+          first_number(),
+          releases_) {}
+
+Engine::~Engine() {
+  stop("its agent has ended");
+  releases_->close();
+}
+
+void Engine::start(Transport& transport) {
+  transport_ = &transport;
+  thread_ = std::thread([this] { run(); });
+}
+
+// Changes the protocol under the lock, and does without it what follows.
+template <class Change>
+void Engine::change(bool flush, const Change& change) {
+  const Time now = Clock::now();
+  Effects effects;
+  {
+    const std::lock_guard lock(mutex_);
+    change(now);
+    effects = protocol_.take_effects(now, flush);
+  }
+  active_.store(true, std::memory_order_relaxed);
+  want_wake(now + kBeat);
+  perform(std::move(effects));
+}
+
+void Engine::perform(Effects effects) {
+  for (auto& [to, packet] : effects.packets)
+    transport_->send(to, std::move(packet));
+  for (auto& [completion, outcome] : effects.finished)
+    completion->finish(std::move(outcome));
+  if (!effects.calls.empty())
+    options_.serve(std::move(effects.calls));
+  for (const Effects::Cancel& cancel : effects.cancelled)
+    options_.cancel(cancel.token, cancel.why);
+}
+
+std::uint64_t Engine::call(
+    WorkerId to, Request request, std::unique_ptr<Completion> completion, bool hurry) {
+  const Time deadline = request.deadline;
+  std::uint64_t number = 0;
+  change(hurry, [&](Time now) {
+    number = protocol_.call(to, std::move(request), std::move(completion), now);
+  });
+  want_wake(deadline);
+  if (!hurry)
+    gather();
+  return number;
+}
+
+void Engine::cancel(std::uint64_t call) {
+  change(true, [&](Time now) { protocol_.cancel(call, now); });
+}
+
+void Engine::respond(
+    const Incoming& incoming, Status status, Payload payload, bool hurry) {
+  change(hurry, [&](Time now) {
+    protocol_.respond(incoming, status, std::move(payload), now);
+  });
+  if (!hurry)
+    gather();
+}
+
+// The thread sends what is there when it comes by.
+void Engine::gather() {
+  if (!gathers_.exchange(true))
+    wake();
+}
+
+Reference Engine::name(WorkerId owner) {
+  const std::lock_guard lock(mutex_);
+  return protocol_.name(owner);
+}
+
+Reference Engine::own(std::shared_ptr<void> cargo) {
+  const std::lock_guard lock(mutex_);
+  return protocol_.own(std::move(cargo));
+}
+
+void Engine::flush() {
+  change(true, [](Time) {});
+}
+
+void Engine::block() {
+  if (brings_packets)
+    throw Error(
+        "[rpc] expected a function that does not wait on a thread of the network, got "
+        "one "
+        "that does; give then() an executor, or do not mark the function quick");
+  flush();
+}
+
+void Engine::received(WorkerId from, Packet packet) {
+  const BringsPackets brings;
+  change(true, [&](Time now) { protocol_.receive(from, std::move(packet), now); });
+}
+
+void Engine::lost(WorkerId worker, const std::string&) {
+  const BringsPackets brings;
+  change(true, [&](Time now) { protocol_.lost(worker, now); });
+}
+
+void Engine::gone(WorkerId worker, const std::string& why) {
+  const BringsPackets brings;
+  change(true, [&](Time now) { protocol_.gone(worker, why, now); });
+  if (options_.gone)
+    options_.gone(worker, why);
+}
+
+void Engine::run() {
+  const BringsPackets brings;
+  while (!ends_.load()) {
+    // From here on whatever happens changes the word, so that nothing is overslept.
+    const std::uint32_t seen = word_.load();
+    planned_.store(Time::max().time_since_epoch().count());
+    gathers_.store(false);
+    active_.store(false, std::memory_order_relaxed);
+    const Time now = Clock::now();
+    Effects effects;
+    Time next;
+    {
+      const std::lock_guard lock(mutex_);
+      protocol_.tick(now);
+      effects = protocol_.take_effects(now);
+      next = protocol_.next();
+    }
+    perform(std::move(effects));
+    if (active_.load(std::memory_order_relaxed))
+      next = std::min(next, now + kBeat);
+    sleep(seen, next);
+  }
+}
+
+void Engine::sleep(std::uint32_t seen, Time next) {
+  planned_.store(next.time_since_epoch().count());
+  asleep_.store(true);
+  const Time now = Clock::now();
+  if (next > now)
+    wait_while(
+        word_,
+        seen,
+        Deadline::after(std::chrono::ceil<std::chrono::milliseconds>(
+            std::min<Clock::duration>(next - now, std::chrono::hours(1)))));
+  asleep_.store(false);
+}
+
+void Engine::wake() {
+  word_.fetch_add(1);
+  if (asleep_.load())
+    wake_one(word_);
+}
+
+// Makes sure that the thread looks at the time by then, or a little later.
+void Engine::want_wake(Time by) {
+  if (planned_.load(std::memory_order_relaxed) > by.time_since_epoch().count()) {
+    planned_.store(by.time_since_epoch().count());
+    wake();
+  }
+}
+
+void Engine::stop(const std::string& why) {
+  if (thread_.joinable()) {
+    ends_.store(true);
+    wake();
+    thread_.join();
+  }
+  Effects effects;
+  {
+    const std::lock_guard lock(mutex_);
+    const Time now = Clock::now();
+    for (WorkerId worker = 0; worker < options_.world_size; ++worker)
+      protocol_.gone(worker, why, now);
+    effects = protocol_.take_effects(now);
+  }
+  effects.packets.clear();
+  effects.calls.clear();
+  perform(std::move(effects));
+}
+
+Engine::Load Engine::load() const {
+  const std::lock_guard lock(mutex_);
+  return {
+      .waiting = protocol_.waiting(),
+      .running = protocol_.running(),
+      .unsent = protocol_.unsent()};
+}
+
+std::size_t Engine::waiting(WorkerId worker) const {
+  const std::lock_guard lock(mutex_);
+  return protocol_.waiting(worker);
+}
+
+std::string Engine::why_gone(WorkerId worker) const {
+  const std::lock_guard lock(mutex_);
+  return protocol_.gone(worker).value_or("");
+}
+
+std::uint64_t Engine::activity() const {
+  const std::lock_guard lock(mutex_);
+  return protocol_.activity();
+}
+
+std::vector<std::string> Engine::outstanding() const {
+  const std::lock_guard lock(mutex_);
+  return protocol_.outstanding(Clock::now());
+}
+
+std::vector<Tie> Engine::left() const {
+  const std::lock_guard lock(mutex_);
+  return protocol_.references().left();
+}
+
+}  // namespace trireme::rpc

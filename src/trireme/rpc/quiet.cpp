@@ -1,0 +1,136 @@
+#include "trireme/rpc/quiet.h"
+
+#include <algorithm>
+#include <optional>
+#include <thread>
+
+#include "trireme/core/error.h"
+#include "trireme/core/parse_number.h"
+
+namespace trireme::rpc {
+
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr const char* kFailed = "quiet/failed";
+constexpr const char* kLeft = "quiet/left";
+
+std::string what_of(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const std::exception& thrown) {
+    return thrown.what();
+  }
+}
+
+class Rounds {
+ public:
+  Rounds(const QuietOptions& options, const Deadline& deadline)
+      : options_(options), deadline_(deadline) {}
+
+  void run() {
+    std::string former;
+    for (int round = 0;; ++round) {
+      wait_for_idle(round);
+      const std::string sum = meet(round);
+      if (sum == former)
+        return leave();
+      former = sum;
+    }
+  }
+
+ private:
+  std::string key(int round, const std::string& name) const {
+    return text("quiet/", round, "/", name);
+  }
+
+  // The store may live in rank 0, which goes last and takes all away.
+  void leave() {
+    const std::int64_t left = options_.store.add(kLeft, 1);
+    if (options_.rank != 0)
+      return;
+    const Deadline patience = Deadline::after(std::chrono::seconds(5));
+    for (std::int64_t now = left; now < options_.world_size && !patience.expired();
+         now = options_.store.add(kLeft, 0))
+      std::this_thread::sleep_for(milliseconds(1));
+    for (const std::string& name : options_.store.keys("quiet/"))
+      options_.store.erase(name);
+  }
+
+  void wait_for_idle(int round) {
+    for (milliseconds pause(1); !options_.idle();
+         pause = std::min(pause * 2, milliseconds(10))) {
+      look(round);
+      std::this_thread::sleep_for(pause);
+    }
+  }
+
+  // Adds this worker's number, and waits for the sum of all.
+  std::string meet(int round) {
+    const auto own = static_cast<std::int64_t>(options_.activity());
+    options_.store.add(key(round, "sum"), own);
+    options_.store.set(key(round, text("rank/", options_.rank)), "");
+    if (options_.store.add(key(round, "arrived"), 1) == options_.world_size) {
+      // All have added theirs before they arrived; the last one reads the whole sum.
+      const std::int64_t whole = options_.store.add(key(round, "sum"), 0);
+      options_.store.set(key(round, "done"), std::to_string(whole));
+    }
+    while (true) {
+      if (const auto done = options_.store.try_get(key(round, "done")))
+        return *done;
+      try {
+        look(round);
+      } catch (...) {
+        // Who has seen the end may have left already.
+        if (const auto done = options_.store.try_get(key(round, "done")))
+          return *done;
+        options_.store.set(
+            kFailed,
+            text("worker ", options_.rank, ": ", what_of(std::current_exception())));
+        throw;
+      }
+      try {
+        options_.store.wait({key(round, "done")}, Deadline::after(milliseconds(50)));
+      } catch (const TimeoutError&) {
+        // Not yet; the deadline that counts is looked at above.
+      }
+    }
+  }
+
+  // Whether it makes sense to go on.
+  void look(int round) {
+    if (const auto failed = options_.store.try_get(kFailed))
+      throw Error(text(
+          "[rpc] expected all workers to come to an end together, got a failure: ",
+          *failed,
+          "; look at that worker first"));
+    options_.check();
+    if (deadline_.expired())
+      throw TimeoutError(text(
+          "[rpc] expected all workers to have nothing to do within ",
+          deadline_.allowed().count(),
+          " ms, got none of ",
+          late(round),
+          "; give shutdown() more time, or look what they do"));
+  }
+
+  std::string late(int round) {
+    std::string names;
+    for (int rank = 0; rank < options_.world_size; ++rank)
+      if (!options_.store.try_get(key(round, text("rank/", rank))))
+        names += text(names.empty() ? "worker " : ", ", rank);
+    return names.empty() ? "the last ones" : names;
+  }
+
+  const QuietOptions& options_;
+  const Deadline& deadline_;
+};
+
+}  // namespace
+
+void wait_until_quiet(const QuietOptions& options, const Deadline& deadline) {
+  Rounds(options, deadline).run();
+}
+
+}  // namespace trireme::rpc

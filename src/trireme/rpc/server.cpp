@@ -1,0 +1,230 @@
+#include "trireme/rpc/server.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "trireme/core/list_names.h"
+#include "trireme/rpc/remote_error.h"
+
+namespace trireme::rpc {
+
+struct Server::Run {
+  std::shared_ptr<Server> server;
+  const ServedFunction* function = nullptr;
+  Incoming incoming;
+  CallHead head;
+  CallPointer context;
+};
+
+namespace {
+
+Deadline deadline_at(Time time) {
+  if (time == Time::max())
+    return Deadline::after(Deadline::kLongest);
+  return Deadline::after(
+      std::chrono::ceil<std::chrono::milliseconds>(time - Time::clock::now()));
+}
+
+// The caller has its own signature, and says both.
+Fault refused(const char* kind, std::string text) {
+  return {.type = kind, .text = std::move(text)};
+}
+
+}  // namespace
+
+void Server::serve(std::vector<Incoming> calls) {
+  queued_.fetch_add(calls.size());
+  for (Incoming& call : calls)
+    take(std::move(call));
+}
+
+void Server::take(Incoming incoming) {
+  if (incoming.full) {
+    queued_.fetch_sub(1);
+    return turn_away(incoming);
+  }
+  options_.peers[static_cast<std::size_t>(incoming.from)].counters->received();
+  CallHead head;
+  try {
+    head = unpack_call_head(incoming.payload);
+  } catch (const InvalidArgument& error) {
+    queued_.fetch_sub(1);
+    return refuse(incoming, refused("text", error.what()));
+  }
+  const ServedFunction* function = check(incoming, head);
+  if (function == nullptr) {
+    queued_.fetch_sub(1);
+    return;
+  }
+  auto run = std::make_shared<Run>(
+      Run{.server = shared_from_this(),
+          .function = function,
+          .incoming = std::move(incoming),
+          .head = std::move(head),
+          .context = nullptr});
+  if (function->options.quick)
+    return start(run);
+  if (executor_.try_run([run] { start(run); }))
+    return;
+  queued_.fetch_sub(1);
+  turn_away(run->incoming);
+}
+
+// Too much waits here already.
+void Server::turn_away(const Incoming& incoming) {
+  if (incoming.creates)
+    place_of(incoming.creates)
+        ->fail(
+            std::make_exception_ptr(Error("[rpc] expected room for a call that makes a "
+                                          "value, got too many that wait; call "
+                                          "again later")));
+  respond(incoming, Status::Full, {});
+}
+
+// The function, if it may be called so; else the call is refused.
+const ServedFunction* Server::check(const Incoming& incoming, const CallHead& head) {
+  static const ServedFunction fetch = fetch_function();
+  if (head.function == kFetchName)
+    return &fetch;
+  const ServedFunction* function = options_.functions.find(head.function);
+  if (function == nullptr) {
+    refuse(incoming, refused("unknown", options_.functions.hint(head.function)));
+    return nullptr;
+  }
+  const auto& roles = function->options.roles;
+  const std::string& role =
+      options_.peers[static_cast<std::size_t>(incoming.from)].info->role;
+  if (!roles.empty() && std::find(roles.begin(), roles.end(), role) == roles.end()) {
+    refuse(incoming, refused("role", list_names(roles)));
+    return nullptr;
+  }
+  if (head.signature != function->signature.hash) {
+    refuse(incoming, refused("signature", function->signature.text));
+    return nullptr;
+  }
+  return function;
+}
+
+void Server::refuse(const Incoming& incoming, Fault fault) {
+  if (incoming.creates)
+    place_of(incoming.creates)
+        ->fail(std::make_exception_ptr(InvalidArgument(text(
+            "[rpc] expected a call that makes a value, got one that was refused (",
+            fault.type,
+            " ",
+            fault.text,
+            "); look at the error of its caller"))));
+  respond(incoming, Status::Refused, pack_fault(fault));
+}
+
+void Server::start(const std::shared_ptr<Run>& run) {
+  Server& server = *run->server;
+  server.queued_.fetch_sub(1);
+  const Incoming& incoming = run->incoming;
+  run->context = std::make_shared<CallContext>(CallContext{
+      .caller = server.options_.peers[static_cast<std::size_t>(incoming.from)].info,
+      .function = run->head.function,
+      .deadline = deadline_at(incoming.deadline),
+      .cancel = *std::static_pointer_cast<CancelToken>(incoming.token),
+      .trace = run->head.trace,
+      .home = server.options_.home});
+  const CallScope scope(run->context);
+  Server::run(run);
+}
+
+void Server::run(const std::shared_ptr<Run>& run) {
+  Answer answer([run](Returned returned, std::exception_ptr error) {
+    end(*run, std::move(returned), std::move(error));
+  });
+  const bool keep = static_cast<bool>(run->incoming.creates);
+  Values arguments;
+  try {
+    // Nobody may want it any more, since it has stood in the queue.
+    run->context->cancel.throw_if_cancelled();
+    arguments = unpack_arguments(
+        std::move(run->incoming.payload), run->server->options_.limits);
+  } catch (...) {
+    return answer.fail(std::current_exception());
+  }
+  run->function->run(arguments, keep, std::move(answer));
+}
+
+// A function has ended, here or on any other thread.
+void Server::end(Run& run, Returned returned, std::exception_ptr error) {
+  Status status = error ? Status::Failed : Status::Value;
+  Payload payload;
+  try {
+    if (!error && !run.incoming.creates)
+      payload = pack_values(std::move(returned.values));
+    if (const std::uint64_t bytes = bytes_of(payload);
+        bytes > run.server->options_.message_bytes)
+      throw InvalidArgument(text(
+          "[rpc] expected at most ",
+          run.server->options_.message_bytes,
+          " bytes for a result of ",
+          run.head.function,
+          ", got ",
+          bytes,
+          "; return it in pieces, or raise message_bytes"));
+  } catch (...) {
+    status = Status::Failed;
+    error = std::current_exception();
+  }
+  if (run.incoming.creates) {
+    const auto place = place_of(run.incoming.creates);
+    if (error)
+      place->fail(error);
+    else
+      place->set(std::move(returned.kept));
+  }
+  if (error)
+    payload = pack_fault(fault_of(error));
+  else if (run.incoming.creates)
+    payload = pack_values({});
+  run.server->respond(run.incoming, status, std::move(payload));
+}
+
+void Server::respond(const Incoming& incoming, Status status, Payload payload) {
+  options_.peers[static_cast<std::size_t>(incoming.from)].counters->answered();
+  if (const auto engine = engine_.lock())
+    engine->respond(incoming, status, std::move(payload), queued_.load() == 0);
+}
+
+ServedFunction fetch_function() {
+  ServedFunction fetch{
+      .name = kFetchName, .signature = {}, .options = {}, .run = nullptr};
+  fetch.run = [](const Values& values, bool, Answer answer) {
+    std::tuple<Reference, std::string> wanted;
+    std::shared_ptr<ValuePlace> place;
+    try {
+      wanted = arguments_of<Reference, std::string>(values);
+      place = place_of(std::get<0>(wanted));
+    } catch (...) {
+      return answer.fail(std::current_exception());
+    }
+    place->future().handle([wanted = std::move(wanted), answer = std::move(answer)](
+                               Future<KeptValue> made) mutable {
+      try {
+        const KeptValue kept = made.get();
+        const std::string& name = std::get<1>(wanted);
+        if (kept.type->name != name || kept.type->write == nullptr)
+          throw InvalidArgument(text(
+              "[rpc] expected a reference to a value of type ",
+              name,
+              " that travels, got one of type ",
+              kept.type->name,
+              "; take the RRef of the type that the function gives, and call methods "
+              "of "
+              "what does not travel"));
+        ValueWriter writer;
+        kept.type->write(writer, kept.value.get());
+        answer.give({.values = writer.take(), .kept = {}});
+      } catch (...) {
+        answer.fail(std::current_exception());
+      }
+    });
+  };
+  return fetch;
+}
+
+}  // namespace trireme::rpc

@@ -1,0 +1,68 @@
+// Takes calls of other workers: checks them, runs them, answers.
+#pragma once
+#include <atomic>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "trireme/rpc/call_context.h"
+#include "trireme/rpc/call_payload.h"
+#include "trireme/rpc/engine.h"
+#include "trireme/rpc/executor.h"
+#include "trireme/rpc/function_table.h"
+#include "trireme/rpc/peer_counters.h"
+
+namespace trireme::rpc {
+
+/// A worker, as calls from it need it.
+struct ServedPeer {
+  std::shared_ptr<const WorkerInfo> info;
+  std::shared_ptr<PeerCounters> counters;
+};
+
+/// Serves the functions of a table. Shared with the calls that run.
+class Server : public std::enable_shared_from_this<Server> {
+ public:
+  struct Options {
+    FunctionTable functions;
+    ValueLimits limits;
+    /// How large one result may be.
+    std::uint64_t message_bytes = 0;
+    /// By worker.
+    std::vector<ServedPeer> peers;
+    /// Whose calls they are: CallContext.home.
+    std::weak_ptr<void> home;
+  };
+  Server(Options options, Executor& executor)
+      : options_(std::move(options)), executor_(executor) {}
+  /// Begins; calls are answered through the engine as long as it is there.
+  void start(const std::shared_ptr<Engine>& engine) { engine_ = engine; }
+
+  /// Takes calls that have come in, and never waits.
+  void serve(std::vector<Incoming> calls);
+
+ private:
+  // One call on its way through a function.
+  struct Run;
+  void take(Incoming incoming);
+  const ServedFunction* check(const Incoming& incoming, const CallHead& head);
+  void refuse(const Incoming& incoming, Fault fault);
+  void turn_away(const Incoming& incoming);
+  static void start(const std::shared_ptr<Run>& run);
+  static void run(const std::shared_ptr<Run>& run);
+  static void end(Run& run, Returned returned, std::exception_ptr error);
+  void respond(const Incoming& incoming, Status status, Payload payload);
+
+  Options options_;
+  Executor& executor_;
+  std::weak_ptr<Engine> engine_;
+  // Calls that have come and not begun: as long as there are some, answers may gather.
+  std::atomic<std::size_t> queued_{0};
+};
+
+/// Serves the value behind a reference to who wants it in its wire form: every worker
+/// has this function, which checks the type itself.
+ServedFunction fetch_function();
+inline constexpr const char* kFetchName = "trireme.fetch";
+
+}  // namespace trireme::rpc
