@@ -2,9 +2,7 @@
 #include <utility>
 
 #include <ATen/Functions.h>
-#include <c10/core/DispatchKeySet.h>
 #include <c10/core/GradMode.h>
-#include <c10/core/TensorImpl.h>
 
 #include "trireme/core/error.h"
 #include "trireme/rpc/tensor_form.h"
@@ -90,33 +88,18 @@ bool are_dense_strides(
   return true;
 }
 
-/// The message's memory as a tensor's. What at::from_blob() makes, without its detours.
-at::Tensor view_of(Part part, const TensorRecord& record, at::IntArrayRef strides) {
-  auto* keep = new std::shared_ptr<const void>(std::move(part.keep));
-  c10::DataPtr data(
-      part.bytes.data(),
-      keep,
-      [](void* held) { delete static_cast<std::shared_ptr<const void>*>(held); },
-      c10::Device(c10::kCPU));
-  c10::Storage storage(
-      c10::Storage::use_byte_size_t(),
-      part.bytes.size(),
-      std::move(data),
-      nullptr,
-      /*resizable=*/false);
-  at::Tensor tensor = at::detail::make_tensor<c10::TensorImpl>(
-      std::move(storage),
-      c10::DispatchKeySet(c10::DispatchKey::CPU),
-      c10::scalarTypeToTypeMeta(record.dtype));
-  if (strides.empty())
-    tensor.unsafeGetTensorImpl()->set_sizes_contiguous(record.sizes);
-  else
-    tensor.unsafeGetTensorImpl()->set_sizes_and_strides(record.sizes, strides);
-  return tensor;
-}
-
 at::TensorOptions options_of(const TensorRecord& record) {
   return at::TensorOptions().dtype(record.dtype);
+}
+
+/// The message's memory as a tensor's.
+at::Tensor view_of(Part part, const TensorRecord& record, at::IntArrayRef strides) {
+  auto let_go = [keep = std::move(part.keep)](void*) {};
+  if (strides.empty())
+    return at::from_blob(
+        part.bytes.data(), record.sizes, std::move(let_go), options_of(record));
+  return at::from_blob(
+      part.bytes.data(), record.sizes, strides, std::move(let_go), options_of(record));
 }
 
 /// Refuses indices that lead elsewhere, and a promise of order that is not kept:
