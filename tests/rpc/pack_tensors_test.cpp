@@ -222,8 +222,7 @@ TEST(PackTensors, WhatCannotTravelIsRefusedByName) {
   EXPECT_EQ(
       refusal(meta),
       "[rpc] expected dense or sparse COO tensors on the CPU, got one on meta as "
-      "tensor "
-      "1; convert it before it is sent");
+      "tensor 1; convert it before it is sent");
   EXPECT_TRUE(contains(refusal(csr), "got one of layout SparseCsr as tensor 1"));
   EXPECT_TRUE(contains(refusal(quantized), "got a quantized one of QInt8"));
   EXPECT_TRUE(contains(refusal(bits), "got one of Bits8"));

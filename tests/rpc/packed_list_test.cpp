@@ -131,8 +131,7 @@ TEST(PackedList, DamagedBlocksAreRefused) {
   EXPECT_EQ(
       message_of<InvalidArgument>([&] { read_whole<std::vector<int>>(unknown); }),
       "[rpc] expected a known form of numbers in a test, got number 11; both sides "
-      "need "
-      "the same version of the program");
+      "need the same version of the program");
   Values uneven = written(std::vector<std::int8_t>{1, 2, 3});
   uneven.bytes[0] = static_cast<char>(NumberForm::I16);
   EXPECT_EQ(

@@ -111,8 +111,7 @@ TEST(Signature, TooManyAndTooFewArgumentsAreRefused) {
   EXPECT_EQ(
       message_of<InvalidArgument>([&] { read_arguments<int>(few); }),
       "[net] expected the end of the arguments of a call after 8 bytes, got 8 more; "
-      "the "
-      "bytes are damaged, or of another version");
+      "the bytes are damaged, or of another version");
   ValueReader many(two, "the arguments of a call");
   EXPECT_THROW((read_arguments<int, int, int>(many)), InvalidArgument);
   write_arguments(writer, at::ones({1}));

@@ -46,8 +46,7 @@ TEST(Values, WhatIsMissingIsRefused) {
   EXPECT_EQ(
       message_of<InvalidArgument>([&] { reader.tensor(); }),
       "[rpc] expected one more tensor in a test, got 0 in all; both sides need the "
-      "same "
-      "version of the program");
+      "same version of the program");
   EXPECT_EQ(
       message_of<InvalidArgument>([&] { reader.reference(); }),
       "[rpc] expected one more reference in a test, got 0 in all; both sides need the "
@@ -62,8 +61,7 @@ TEST(Values, WhatIsLeftIsRefused) {
   EXPECT_EQ(
       message_of<InvalidArgument>([&] { reader.expect_end(); }),
       "[rpc] expected the end of a test, got 1 more tensors and 1 more references; "
-      "both "
-      "sides need the same version of the program");
+      "both sides need the same version of the program");
   reader.tensor();
   EXPECT_THROW(reader.expect_end(), InvalidArgument);
   reader.reference();
@@ -81,8 +79,7 @@ TEST(Values, AListCannotHaveMoreElementsThanAreThere) {
     EXPECT_EQ(
         message_of<InvalidArgument>([&] { reader.count(); }),
         "[rpc] expected at most 2 elements in the rest of a test, got a list of 3; "
-        "both "
-        "sides need the same version of the program");
+        "both sides need the same version of the program");
   }
   values.references.emplace_back();
   ValueReader reader(values, "a test");
@@ -95,8 +92,7 @@ TEST(Values, CountsAndStringsEndAtFourGigabytes) {
   EXPECT_EQ(
       message_of<InvalidArgument>([&] { writer.count(std::size_t{1} << 32); }),
       "[rpc] expected fewer than 2^32 elements or bytes in a value, got 4294967296; "
-      "send "
-      "large data as tensors");
+      "send large data as tensors");
   // Never read: the length alone is refused.
   const std::string_view large("x", std::size_t{1} << 32);
   EXPECT_THROW(writer.string(large), InvalidArgument);

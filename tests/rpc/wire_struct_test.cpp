@@ -163,8 +163,7 @@ TEST(WireStruct, AnotherStructIsRefused) {
   EXPECT_EQ(
       message_of<InvalidArgument>([] { arrives_as<Place>(Point()); }),
       "[rpc] expected Place version 1 in a test, got \"Point\"; both sides need the "
-      "same "
-      "version of the program");
+      "same version of the program");
 }
 
 TEST(WireStruct, ACheckRefusesWhatMustNotBe) {
