@@ -17,44 +17,42 @@ using testing::message_of;
 enum class Shade : std::int16_t { Dark = -5, Light = 5 };
 
 template <class T>
-class PackedLists : public ::testing::Test {};
-using AllPacked = ::testing::Types<
-    char,
-    std::int8_t,
-    std::uint8_t,
-    std::int16_t,
-    std::uint16_t,
-    std::int32_t,
-    std::uint32_t,
-    std::int64_t,
-    float,
-    double>;
-TYPED_TEST_SUITE(PackedLists, AllPacked);
-
-TYPED_TEST(PackedLists, TakeTheBytesOfTheirElements) {
-  using Limits = std::numeric_limits<TypeParam>;
-  const std::vector<TypeParam> list{Limits::lowest(), 0, 1, Limits::max()};
+void expect_packed() {
+  using Limits = std::numeric_limits<T>;
+  const std::vector<T> list{Limits::lowest(), 0, 1, Limits::max()};
   EXPECT_EQ(trip(list), list);
-  EXPECT_EQ(written(list).bytes.size(), 1 + 4 + 4 * sizeof(TypeParam));
-  EXPECT_EQ(trip(std::vector<TypeParam>()), std::vector<TypeParam>());
+  EXPECT_EQ(written(list).bytes.size(), 1 + 4 + 4 * sizeof(T));
+  EXPECT_EQ(trip(std::vector<T>()), std::vector<T>());
 }
 
-TYPED_TEST(PackedLists, ArriveInOtherWidths) {
-  const std::vector<TypeParam> list{0, 1, 100};
-  if constexpr (std::floating_point<TypeParam>) {
-    EXPECT_EQ(arrives_as<std::vector<float>>(list), (std::vector<float>{0, 1, 100}));
-    EXPECT_EQ(arrives_as<std::vector<double>>(list), (std::vector<double>{0, 1, 100}));
-  } else {
-    EXPECT_EQ(
-        arrives_as<std::vector<std::int8_t>>(list),
-        (std::vector<std::int8_t>{0, 1, 100}));
-    EXPECT_EQ(
-        arrives_as<std::vector<std::uint64_t>>(list),
-        (std::vector<std::uint64_t>{0, 1, 100}));
-    EXPECT_EQ(
-        arrives_as<std::vector<std::int64_t>>(list),
-        (std::vector<std::int64_t>{0, 1, 100}));
-  }
+/// Lists of each type arrive as lists of each.
+template <class... Types>
+void expect_all_widths() {
+  const auto send_as = []<class From>(From) {
+    const std::vector<From> list{0, 1, 100};
+    const auto arrives = [&]<class To>(To) {
+      EXPECT_EQ(arrives_as<std::vector<To>>(list), (std::vector<To>{0, 1, 100}));
+    };
+    (arrives(Types{}), ...);
+    expect_packed<From>();
+  };
+  (send_as(Types{}), ...);
+}
+
+TEST(PackedList, NumbersTakeTheirBytesAndArriveInAnyWidth) {
+  expect_all_widths<
+      char,
+      std::int8_t,
+      std::uint8_t,
+      std::int16_t,
+      std::uint16_t,
+      std::int32_t,
+      std::uint32_t,
+      std::int64_t>();
+  expect_all_widths<float, double>();
+  EXPECT_EQ(
+      arrives_as<std::vector<std::uint64_t>>(std::vector<int>{1}),
+      std::vector<std::uint64_t>{1});
 }
 
 TEST(PackedList, ANumberThatDoesNotFitIsRefused) {
