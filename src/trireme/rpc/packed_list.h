@@ -12,7 +12,7 @@
 #include <type_traits>
 #include <vector>
 
-#include "trireme/rpc/wire_type.h"
+#include "trireme/rpc/wire_numbers.h"
 
 namespace trireme::rpc {
 

@@ -8,6 +8,7 @@
 #include <variant>
 
 #include "trireme/rpc/wire_containers.h"
+#include "trireme/rpc/wire_numbers.h"
 #include "trireme/rpc/wire_struct.h"
 #include "trireme/rpc/wire_type.h"
 

@@ -29,6 +29,8 @@ using TensorDims = c10::SmallVector<std::int64_t, 6>;
 /// Takes whatever number came.
 inline bool is_packed_dtype(int number) {
   using c10::ScalarType;
+  if (number < 0 || number > 127)
+    return false;
   switch (static_cast<ScalarType>(number)) {
     case ScalarType::Byte:
     case ScalarType::Char:
@@ -51,7 +53,7 @@ inline bool is_packed_dtype(int number) {
     case ScalarType::UInt16:
     case ScalarType::UInt32:
     case ScalarType::UInt64:
-      return number >= 0;
+      return true;
     default:
       return false;
   }

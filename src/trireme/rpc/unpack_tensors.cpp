@@ -2,33 +2,14 @@
 #include <utility>
 
 #include <ATen/Functions.h>
-#include <c10/core/DispatchKeySet.h>
 #include <c10/core/GradMode.h>
-#include <c10/core/TensorImpl.h>
 
 #include "trireme/core/error.h"
-#include "trireme/rpc/tensor_form.h"
+#include "trireme/rpc/tensor_record.h"
 #include "trireme/rpc/values.h"
 
 namespace trireme::rpc {
 namespace {
-
-[[noreturn]] void refuse_packed(const std::string& expected, const std::string& got) {
-  throw InvalidArgument(text(
-      "[rpc] expected ",
-      expected,
-      " in a message, got ",
-      got,
-      "; the bytes are damaged, or of another version"));
-}
-
-/// What stands before a tensor's elements.
-struct TensorRecord {
-  int flags = 0;
-  c10::ScalarType dtype = c10::ScalarType::Undefined;
-  TensorDims sizes;
-  std::int64_t numel = 0;
-};
 
 /// Takes the tensors of a message one after the other.
 class TensorUnpacker {
@@ -40,9 +21,6 @@ class TensorUnpacker {
   std::size_t taken() const { return taken_; }
 
  private:
-  TensorRecord record(int allowed_flags);
-  TensorDims dims(std::size_t count);
-  TensorDims strides(const TensorRecord& record);
   Part part(std::uint64_t bytes, c10::ScalarType dtype);
   at::Tensor dense(const TensorRecord& record);
   at::Tensor sparse(const TensorRecord& record);
@@ -53,70 +31,18 @@ class TensorUnpacker {
   std::size_t taken_ = 0;
 };
 
-/// How many elements sizes say; refuses what no number can count.
-std::int64_t count_elements(at::IntArrayRef sizes) {
-  std::int64_t product = 1;
-  bool empty = false;
-  for (const std::int64_t size : sizes) {
-    if (size < 0)
-      refuse_packed("sizes of a tensor", text("a negative one, ", size));
-    empty = empty || size == 0;
-    // Without zeros: the strides of an empty tensor must not overflow either.
-    if (__builtin_mul_overflow(product, std::max<std::int64_t>(size, 1), &product))
-      refuse_packed("sizes of a tensor", text("more elements than 2^63, ", sizes));
-  }
-  return empty ? 0 : product;
-}
-
-/// Whether strides place the elements side by side, without gaps or overlaps.
-bool are_dense_strides(
-    at::IntArrayRef sizes, at::IntArrayRef strides, std::int64_t numel) {
-  c10::SmallVector<std::size_t, 6> order;
-  for (std::size_t i = 0; i < sizes.size(); ++i) {
-    if (strides[i] < 0 || strides[i] > numel)
-      return false;
-    if (sizes[i] != 1)
-      order.push_back(i);
-  }
-  std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
-    return strides[a] < strides[b];
-  });
-  std::int64_t step = 1;
-  for (const std::size_t dim : order) {
-    if (strides[dim] != step)
-      return false;
-    step *= sizes[dim];
-  }
-  return true;
-}
-
-/// The message's memory as a tensor's. What at::from_blob() makes, without its detours.
-at::Tensor view_of(Part part, const TensorRecord& record, at::IntArrayRef strides) {
-  auto* keep = new std::shared_ptr<const void>(std::move(part.keep));
-  c10::DataPtr data(
-      part.bytes.data(),
-      keep,
-      [](void* held) { delete static_cast<std::shared_ptr<const void>*>(held); },
-      c10::Device(c10::kCPU));
-  c10::Storage storage(
-      c10::Storage::use_byte_size_t(),
-      part.bytes.size(),
-      std::move(data),
-      nullptr,
-      /*resizable=*/false);
-  at::Tensor tensor = at::detail::make_tensor<c10::TensorImpl>(
-      std::move(storage),
-      c10::DispatchKeySet(c10::DispatchKey::CPU),
-      c10::scalarTypeToTypeMeta(record.dtype));
-  if (strides.empty())
-    tensor.unsafeGetTensorImpl()->set_sizes_contiguous(record.sizes);
-  else
-    tensor.unsafeGetTensorImpl()->set_sizes_and_strides(record.sizes, strides);
-  return tensor;
-}
-
 at::TensorOptions options_of(const TensorRecord& record) {
   return at::TensorOptions().dtype(record.dtype);
+}
+
+/// The message's memory as a tensor's.
+at::Tensor view_of(Part part, const TensorRecord& record, at::IntArrayRef strides) {
+  auto let_go = [keep = std::move(part.keep)](void*) {};
+  if (strides.empty())
+    return at::from_blob(
+        part.bytes.data(), record.sizes, std::move(let_go), options_of(record));
+  return at::from_blob(
+      part.bytes.data(), record.sizes, strides, std::move(let_go), options_of(record));
 }
 
 /// Refuses indices that lead elsewhere, and a promise of order that is not kept:
@@ -138,48 +64,6 @@ void check_indices(
   }
 }
 
-TensorDims TensorUnpacker::dims(std::size_t count) {
-  TensorDims dims(count);
-  for (std::int64_t& dim : dims)
-    dim = head_.i64();
-  return dims;
-}
-
-TensorRecord TensorUnpacker::record(int allowed_flags) {
-  TensorRecord record{.flags = head_.u8()};
-  if ((record.flags & ~allowed_flags) != 0)
-    refuse_packed("known flags of a tensor", text(record.flags));
-  if (record.flags == 0)
-    return record;
-  if ((record.flags & kIsDefined) == 0)
-    refuse_packed("flags of a tensor", text(record.flags));
-  const int dtype = head_.u8();
-  const std::size_t count = head_.u8();
-  if (!is_packed_dtype(dtype))
-    refuse_packed("a known dtype", text("number ", dtype));
-  if (count > kMostTensorDims)
-    refuse_packed(text("at most ", kMostTensorDims, " dims"), text(count));
-  record.dtype = static_cast<c10::ScalarType>(dtype);
-  const bool differentiable =
-      c10::isFloatingType(record.dtype) || c10::isComplexType(record.dtype);
-  if ((record.flags & kRequiresGrad) != 0 && !differentiable)
-    refuse_packed("a dtype that can require gradients", c10::toString(record.dtype));
-  record.sizes = dims(count);
-  record.numel = count_elements(record.sizes);
-  return record;
-}
-
-TensorDims TensorUnpacker::strides(const TensorRecord& record) {
-  if ((record.flags & kHasStrides) == 0)
-    return {};
-  TensorDims strides = dims(record.sizes.size());
-  if (record.numel == 0 || !are_dense_strides(record.sizes, strides, record.numel))
-    refuse_packed(
-        text("strides without gaps for sizes ", at::IntArrayRef(record.sizes)),
-        text(at::IntArrayRef(strides)));
-  return strides;
-}
-
 Part TensorUnpacker::part(std::uint64_t bytes, c10::ScalarType dtype) {
   if (taken_ == parts_.size())
     refuse_packed("memory for each tensor", text(parts_.size(), " parts in all"));
@@ -196,7 +80,7 @@ Part TensorUnpacker::part(std::uint64_t bytes, c10::ScalarType dtype) {
 }
 
 at::Tensor TensorUnpacker::dense(const TensorRecord& record) {
-  const TensorDims placed = strides(record);
+  const TensorDims strides = read_tensor_strides(head_, record);
   std::uint64_t bytes = c10::elementSize(record.dtype);
   const auto numel = static_cast<std::uint64_t>(record.numel);
   if (__builtin_mul_overflow(bytes, numel, &bytes) || bytes > limits_.tensor_bytes)
@@ -208,7 +92,7 @@ at::Tensor TensorUnpacker::dense(const TensorRecord& record) {
         "; send it in pieces, or raise ValueLimits::tensor_bytes"));
   if (bytes == 0)
     return at::empty(record.sizes, options_of(record));
-  return view_of(part(bytes, record.dtype), record, placed);
+  return view_of(part(bytes, record.dtype), record, strides);
 }
 
 at::Tensor TensorUnpacker::sparse(const TensorRecord& record) {
@@ -216,13 +100,13 @@ at::Tensor TensorUnpacker::sparse(const TensorRecord& record) {
   if (sparse_dims == 0 || sparse_dims > record.sizes.size())
     refuse_packed(
         text("1 to ", record.sizes.size(), " sparse dims"), text(sparse_dims));
-  const TensorRecord places = this->record(kIsDefined | kHasStrides);
+  const TensorRecord places = read_tensor_record(head_, kIsDefined | kHasStrides);
   if (places.dtype != c10::kLong || places.sizes.size() != 2 ||
       places.sizes[0] != static_cast<std::int64_t>(sparse_dims))
     refuse_packed(
         text("indices of ", sparse_dims, " dims"), text(at::IntArrayRef(places.sizes)));
   const at::Tensor indices = dense(places);
-  const TensorRecord elements = this->record(kIsDefined | kHasStrides);
+  const TensorRecord elements = read_tensor_record(head_, kIsDefined | kHasStrides);
   TensorDims expected{places.sizes[1]};
   expected.append(record.sizes.begin() + sparse_dims, record.sizes.end());
   if (elements.dtype != record.dtype ||
@@ -241,14 +125,11 @@ at::Tensor TensorUnpacker::sparse(const TensorRecord& record) {
 }
 
 at::Tensor TensorUnpacker::next() {
-  const TensorRecord record =
-      this->record(kIsDefined | kRequiresGrad | kHasStrides | kIsSparse | kIsCoalesced);
+  const TensorRecord record = read_tensor_record(
+      head_, kIsDefined | kRequiresGrad | kHasStrides | kIsSparse | kIsCoalesced);
   if (record.flags == 0)
     return {};
-  const bool is_sparse = (record.flags & kIsSparse) != 0;
-  if ((record.flags & (is_sparse ? kHasStrides : kIsCoalesced)) != 0)
-    refuse_packed("flags of a tensor", text(record.flags));
-  at::Tensor tensor = is_sparse ? sparse(record) : dense(record);
+  at::Tensor tensor = (record.flags & kIsSparse) != 0 ? sparse(record) : dense(record);
   if ((record.flags & kRequiresGrad) != 0)
     tensor.set_requires_grad(true);
   return tensor;

@@ -73,6 +73,16 @@ std::size_t ValueReader::count() {
   return count;
 }
 
+void ValueReader::nothing() {
+  if (const int got = bytes_.u8(); got != 0)
+    throw InvalidArgument(text(
+        "[rpc] expected 0 for nothing in ",
+        what_,
+        ", got ",
+        got,
+        "; both sides need the same version of the program"));
+}
+
 void ValueReader::expect_end() const {
   bytes_.expect_end();
   const std::size_t tensors = values_.tensors.size() - tensor_;

@@ -83,6 +83,8 @@ class ValueReader {
   std::size_t count();
   /// What string() wrote; it lives as long as the values do.
   std::string_view string() { return bytes_.view(bytes_.left()); }
+  /// The byte that stands for no value.
+  void nothing();
   StructDepth enter_struct() { return StructDepth(depth_); }
   /// InvalidArgument unless all was taken.
   void expect_end() const;

@@ -1,4 +1,4 @@
-#include "trireme/rpc/wire_type.h"
+#include "trireme/rpc/wire_numbers.h"
 
 #include "trireme/core/error.h"
 
