@@ -41,7 +41,7 @@ class TypedEnd final : public CallEnd {
   void take(Payload payload, const ValueLimits& limits) override {
     // Whoever looks at the value decodes it, not the thread that brings it.
     promise_.set_later(
-        [payload = std::move(payload), &limits, core = core_]() mutable -> T {
+        [payload = std::move(payload), limits]() mutable -> T {
           const Values values = unpack_values(std::move(payload), limits);
           ValueReader reader(values, "the result of a call");
           if constexpr (std::is_void_v<T>) {
@@ -134,11 +134,12 @@ class Caller {
     auto end = std::make_unique<End>();
     auto future = end->future();
     const std::uint64_t number = core_->call(std::move(plan), std::move(end));
-    future.state().on_cancel([core = std::weak_ptr(core_), number](const std::string&) -> StatePointer {
-      if (const auto alive = core.lock())
-        alive->engine().cancel(number);
-      return nullptr;
-    });
+    future.state().on_cancel(
+        [core = std::weak_ptr(core_), number](const std::string&) -> StatePointer {
+          if (const auto alive = core.lock())
+            alive->engine().cancel(number);
+          return nullptr;
+        });
     return future;
   }
   CallOptions options(bool idempotent) const {
