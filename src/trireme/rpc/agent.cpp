@@ -70,7 +70,9 @@ Agent::Agent(AgentOptions options) {
       .message_bytes = options.message_bytes,
       .timeout = options.timeout,
       .lease = options.lease,
-      .calls_per_worker = options.calls_per_worker};
+      .calls_per_worker = options.calls_per_worker,
+      .trace_calls = options.trace_calls,
+      .job = options.transport.job.empty() ? options.world : options.transport.job};
   for (const Member& member : members)
     core.workers.push_back(member.info);
   if (core.pool.name == WorkerPoolOptions().name)

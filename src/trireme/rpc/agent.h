@@ -48,6 +48,9 @@ struct AgentOptions {
   /// How large one call or one result may be.
   std::uint64_t message_bytes = std::uint64_t{15} << 30;
 
+  /// How many calls to keep for chrome_trace(); none if 0.
+  std::size_t trace_calls = 0;
+
   /// How packets travel. Who this is, the job and its start are filled in.
   NodeTransportOptions transport{};
 };
@@ -107,9 +110,7 @@ class Agent {
   }
   template <class T>
   RRef<T> keep(std::shared_ptr<T> value) const {
-    auto place = std::make_shared<ValuePlace>();
-    place->set({.value = std::move(value), .type = &value_type<T>()});
-    return RRef<T>(core_->engine().own(std::move(place)));
+    return RRef<T>(core_->keep({.value = std::move(value), .type = &value_type<T>()}));
   }
 
   /// Waits until no worker has anything to do: no calls, no messages on their way; then
@@ -126,6 +127,10 @@ class Agent {
   }
   NodeTransportStats transport_stats() const { return transport_->stats(); }
   WorkerPoolFigures pool_figures() const { return core_->pool().figures(); }
+  /// The last calls (AgentOptions::trace_calls) as a Chrome trace: see call_trace.h.
+  std::string chrome_trace(const comm::ClockOffset& clock = {}) const {
+    return to_chrome_trace(core_->trace()->spans(), workers(), me().id, clock);
+  }
   /// The calls that wait for their end, a line each.
   std::vector<std::string> outstanding() const { return core_->engine().outstanding(); }
   /// References between workers that this one knows of, a line each.
@@ -158,6 +163,12 @@ class ThisAgent {
   }
   Caller to(WorkerId id, CallOptions options = {}) const {
     return Caller(core_, core_->worker(id).id, options);
+  }
+  /// A reference to a value of this worker.
+  template <class T>
+  RRef<T> own(T value) const {
+    return RRef<T>(core_->keep(
+        {.value = std::make_shared<T>(std::move(value)), .type = &value_type<T>()}));
   }
 
  private:

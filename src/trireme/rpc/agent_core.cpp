@@ -22,6 +22,7 @@ Time time_of(const Deadline& deadline) {
 
 AgentCore::AgentCore(AgentCoreOptions options)
     : options_(std::move(options)),
+      notes_(options_.job, me().name),
       pool_(options_.pool),
       under_way_(options_.workers.size()) {
   for (std::size_t i = 0; i < options_.workers.size(); ++i)
@@ -29,6 +30,7 @@ AgentCore::AgentCore(AgentCoreOptions options)
 }
 
 void AgentCore::start(Transport& transport) {
+  trace_->keep(options_.trace_calls);
   std::vector<ServedPeer> peers;
   for (std::size_t i = 0; i < counters_.size(); ++i)
     peers.push_back({std::make_shared<WorkerInfo>(options_.workers[i]), counters_[i]});
@@ -38,6 +40,7 @@ void AgentCore::start(Transport& transport) {
           .limits = options_.limits,
           .message_bytes = options_.message_bytes,
           .peers = std::move(peers),
+          .trace = trace_,
           .home = weak_from_this()},
       pool_);
   EngineOptions engine{
@@ -68,6 +71,7 @@ std::uint64_t AgentCore::call(CallPlan plan, std::unique_ptr<CallEnd> end) {
       nested_deadline(Deadline::after(plan.options.timeout.value_or(options_.timeout)));
   end->core_ = shared_from_this();
   end->to_ = plan.to;
+  end->span_ = next_span_.fetch_add(1);
   end->trace_ = inside ? inside->trace : new_trace();
   end->deadline_ = deadline;
   end->start_ = Time::clock::now();
@@ -86,7 +90,8 @@ std::uint64_t AgentCore::call(CallPlan plan, std::unique_ptr<CallEnd> end) {
       .payload = pack_call(
           {.function = plan.function,
            .signature = plan.signature->hash,
-           .trace = end->trace_},
+           .trace = end->trace_,
+           .span = end->span_},
           std::move(plan.arguments)),
       .deadline = time_of(deadline),
       .idempotent = plan.options.idempotent,
@@ -162,6 +167,17 @@ const WorkerInfo& AgentCore::worker(WorkerId id) const {
         id,
         "; take it from Agent::workers()"));
   return options_.workers[static_cast<std::size_t>(id)];
+}
+
+Reference AgentCore::keep(KeptValue value) {
+  auto place = std::make_shared<ValuePlace>();
+  place->set(std::move(value));
+  return engine_->own(std::move(place));
+}
+
+void AgentCore::note_late(const std::string& call) {
+  if (notes_.due())
+    notes_.write(call + " is late", engine_->outstanding(), engine_->load().running);
 }
 
 std::vector<std::string> AgentCore::left() const {

@@ -9,7 +9,9 @@
 #include <string>
 #include <vector>
 
+#include "trireme/rpc/call_trace.h"
 #include "trireme/rpc/engine.h"
+#include "trireme/rpc/flight_note.h"
 #include "trireme/rpc/function_table.h"
 #include "trireme/rpc/peer_counters.h"
 #include "trireme/rpc/server.h"
@@ -37,6 +39,9 @@ struct AgentCoreOptions {
   std::chrono::milliseconds timeout = std::chrono::seconds(60);
   std::chrono::milliseconds lease = std::chrono::seconds(30);
   std::size_t calls_per_worker = 4096;
+  std::size_t trace_calls = 0;
+  /// For the names of records.
+  std::string job;
 };
 
 /// One call, from its start to its end. Its future lies in what is made of it.
@@ -54,12 +59,14 @@ class CallEnd : public Completion {
   friend class AgentCore;
   std::shared_ptr<class AgentCore> core_;
   WorkerId to_ = 0;
+  std::uint64_t span_ = 0;
   std::string function_;
   const Signature* signature_ = nullptr;
   std::uint64_t trace_ = 0;
   Time start_{};
   Deadline deadline_ = Deadline::after(Deadline::kLongest);
   CancelRegistration parent_;  // the call inside which this one is made
+  void note(Status status, Time::duration time);
   std::exception_ptr error_of(const Outcome& outcome) const;
 };
 
@@ -94,12 +101,18 @@ class AgentCore : public std::enable_shared_from_this<AgentCore> {
   /// Ends all at once.
   void stop(const std::string& why);
 
+  /// A place for a value of this worker.
+  Reference keep(KeptValue value);
+  /// Writes down what waits, since a call is late.
+  void note_late(const std::string& call);
+
   /// References between workers that this one knows of, a line each.
   std::vector<std::string> left() const;
 
   Engine& engine() { return *engine_; }
   WorkerPool& pool() { return pool_; }
   const AgentCoreOptions& options() const { return options_; }
+  const std::shared_ptr<CallTrace>& trace() const { return trace_; }
   PeerCounters& counters(WorkerId worker) {
     return *counters_.at(static_cast<std::size_t>(worker));
   }
@@ -111,11 +124,14 @@ class AgentCore : public std::enable_shared_from_this<AgentCore> {
   void expect_open() const;
 
   AgentCoreOptions options_;
+  std::shared_ptr<CallTrace> trace_ = std::make_shared<CallTrace>();
+  FlightNotes notes_;
   std::vector<std::shared_ptr<PeerCounters>> counters_;
   WorkerPool pool_;
   std::shared_ptr<Server> server_;
   std::shared_ptr<Engine> engine_;
   std::atomic<bool> closed_{false};
+  std::atomic<std::uint64_t> next_span_{1};
 
   // How many calls to each worker are under way.
   std::vector<std::atomic<std::size_t>> under_way_;

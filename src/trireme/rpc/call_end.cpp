@@ -70,10 +70,7 @@ void CallEnd::finish(Outcome outcome) {
   const auto time = Time::clock::now() - start_;
   core_->counters(to_).ended(outcome.status, time);
   core_->leave(to_);
-  TRIREME_LOG(debug, "rpc") << function_ << signature_->text << " on "
-                            << core_->worker(to_).name << ": "
-                            << in_words(outcome.status) << " after " << time_text(time)
-                            << ", trace " << trace_;
+  note(outcome.status, time);
   if (outcome.status == Status::Value)
     return take(std::move(outcome.payload), core_->options().limits);
   try {
@@ -81,6 +78,28 @@ void CallEnd::finish(Outcome outcome) {
   } catch (const InvalidArgument&) {
     fail(std::current_exception());  // the answer could not be read
   }
+}
+
+// For those who look on.
+void CallEnd::note(Status status, Time::duration time) {
+  TRIREME_LOG(debug, "rpc") << text() << ": " << in_words(status) << " after "
+                            << time_text(time) << ", trace " << std::hex << trace_;
+  if (status == Status::Late)
+    core_->note_late(text());
+  if (!core_->trace()->on())
+    return;
+  const auto ns = [](Time::duration t) {
+    return std::chrono::duration_cast<std::chrono::nanoseconds>(t).count();
+  };
+  core_->trace()->add(
+      {.side = CallSpan::Side::Caller,
+       .function = function_,
+       .other = to_,
+       .trace = trace_,
+       .call = span_,
+       .start_ns = ns(start_.time_since_epoch()),
+       .end_ns = ns(start_.time_since_epoch() + time),
+       .end = in_words(status)});
 }
 
 std::string CallEnd::text() const {

@@ -16,6 +16,7 @@ CallHead take_head(net::ByteReader& bytes) {
   head.function = bytes.string(kLongestName);
   head.signature = bytes.u64();
   head.trace = bytes.u64();
+  head.span = bytes.u64();
   return head;
 }
 
@@ -47,7 +48,7 @@ std::uint64_t bytes_of(const Payload& payload) {
 
 Payload pack_call(const CallHead& head, Values arguments) {
   net::ByteWriter bytes;
-  bytes.string(head.function).u64(head.signature).u64(head.trace);
+  bytes.string(head.function).u64(head.signature).u64(head.trace).u64(head.span);
   Payload payload;
   append_values(bytes, std::move(arguments), payload);
   payload.bytes = bytes.take();

@@ -50,7 +50,8 @@ class RRef {
   /// The value itself, on its owner; waits until it is made. It lives as long as it is
   /// held.
   std::shared_ptr<T> local_value(
-      const Deadline& deadline = Deadline::after(std::chrono::seconds(60))) const {
+      const Deadline& deadline =
+          nested_deadline(Deadline::after(std::chrono::seconds(60)))) const {
     return value_as<T>(place_of(reference_)->future().get(deadline));
   }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "trireme/core/clock.h"
 #include "trireme/core/list_names.h"
 #include "trireme/rpc/remote_error.h"
 
@@ -14,6 +15,7 @@ struct Server::Run {
   Incoming incoming;
   CallHead head;
   CallPointer context;
+  std::int64_t start_ns = 0;
 };
 
 namespace {
@@ -121,6 +123,7 @@ void Server::start(const std::shared_ptr<Run>& run) {
   Server& server = *run->server;
   server.queued_.fetch_sub(1);
   const Incoming& incoming = run->incoming;
+  run->start_ns = now_ns();
   run->context = std::make_shared<CallContext>(CallContext{
       .caller = server.options_.peers[static_cast<std::size_t>(incoming.from)].info,
       .function = run->head.function,
@@ -181,7 +184,22 @@ void Server::end(Run& run, Returned returned, std::exception_ptr error) {
     payload = pack_fault(fault_of(error));
   else if (run.incoming.creates)
     payload = pack_values({});
+  run.server->note(run, status);
   run.server->respond(run.incoming, status, std::move(payload));
+}
+
+void Server::note(const Run& run, Status status) {
+  if (!options_.trace->on())
+    return;
+  options_.trace->add(
+      {.side = CallSpan::Side::Callee,
+       .function = run.head.function,
+       .other = run.incoming.from,
+       .trace = run.head.trace,
+       .call = run.head.span,
+       .start_ns = run.start_ns,
+       .end_ns = now_ns(),
+       .end = status == Status::Value ? "value" : "failed"});
 }
 
 void Server::respond(const Incoming& incoming, Status status, Payload payload) {

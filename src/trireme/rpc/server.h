@@ -7,6 +7,7 @@
 
 #include "trireme/rpc/call_context.h"
 #include "trireme/rpc/call_payload.h"
+#include "trireme/rpc/call_trace.h"
 #include "trireme/rpc/engine.h"
 #include "trireme/rpc/executor.h"
 #include "trireme/rpc/function_table.h"
@@ -30,6 +31,7 @@ class Server : public std::enable_shared_from_this<Server> {
     std::uint64_t message_bytes = 0;
     /// By worker.
     std::vector<ServedPeer> peers;
+    std::shared_ptr<CallTrace> trace;
     /// Whose calls they are: CallContext.home.
     std::weak_ptr<void> home;
   };
@@ -51,6 +53,7 @@ class Server : public std::enable_shared_from_this<Server> {
   static void start(const std::shared_ptr<Run>& run);
   static void run(const std::shared_ptr<Run>& run);
   static void end(Run& run, Returned returned, std::exception_ptr error);
+  void note(const Run& run, Status status);
   void respond(const Incoming& incoming, Status status, Payload payload);
 
   Options options_;

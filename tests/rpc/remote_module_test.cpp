@@ -1,0 +1,162 @@
+#include "trireme/rpc/remote_module.h"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+#include <torch/nn/modules/linear.h>
+
+#include "trireme/rpc/remote_error.h"
+#include "trireme/testing/rpc_world.h"
+
+namespace trireme::rpc {
+namespace {
+
+using RemoteLinear = RemoteModule<at::Tensor(at::Tensor)>;
+
+FunctionTable functions_with_linear() {
+  FunctionTable functions;
+  ModuleFactory<at::Tensor(at::Tensor)> linear("Linear");
+  linear
+      .hook(
+          "double",
+          {.before = nullptr,
+           .behind = [](auto&, const auto&, at::Tensor& y) { y = y * 2; }})
+      .hook(
+          "negate",
+          {.before = [](auto&, auto& in) { std::get<0>(in) = -std::get<0>(in); },
+           .behind = nullptr});
+  linear.add_to(functions, [](std::int64_t in, std::int64_t out) {
+    if (in <= 0)
+      throw std::runtime_error("no inputs");
+    return std::make_shared<torch::nn::LinearImpl>(in, out);
+  });
+  functions.add("use", [](const RemoteLinear& module, const at::Tensor& x) {
+    return module.forward(x);
+  });
+  return functions;
+}
+
+class RemoteModuleRanks : public ::testing::Test {
+ protected:
+  static void run(const std::function<void(Agent&)>& master) {
+    testing::run_rpc(
+        testing::RpcKind::Threads,
+        3,
+        {.functions = functions_with_linear()},
+        [&](Agent& agent) {
+          if (agent.me().id == 0)
+            master(agent);
+        });
+  }
+};
+
+at::Tensor by_hand(const StateDict& state, const at::Tensor& x) {
+  return at::linear(x, state.at("weight"), state.at("bias"));
+}
+
+TEST_F(RemoteModuleRanks, ForwardsHereAndLater) {
+  run([](Agent& agent) {
+    for (const char* where :
+         {"worker1", "worker1/cpu", "rank:1", "rank:2/cpu", "worker0/cpu"}) {
+      const RemoteLinear layer(agent, where, "Linear", 4, 3);
+      const at::Tensor x = at::rand({2, 4});
+      const at::Tensor expected = by_hand(layer.state_dict(), x);
+      EXPECT_TRUE(at::allclose(layer.forward(x), expected)) << where;
+      EXPECT_TRUE(at::allclose(layer.forward_async(x).get(), expected)) << where;
+    }
+  });
+}
+
+TEST_F(RemoteModuleRanks, ParametersAreTheModulesOwn) {
+  run([](Agent& agent) {
+    const RemoteLinear layer(agent, "worker1", "Linear", 4, 3);
+    const auto parameters = layer.parameters();
+    ASSERT_EQ(parameters.size(), 2u);
+    EXPECT_EQ(parameters[0].name, "weight");
+    EXPECT_EQ(parameters[0].value.owner_name(), "worker1");
+    const at::Tensor weight = parameters[0].value.to_here();
+    EXPECT_TRUE(weight.requires_grad());
+    EXPECT_TRUE(at::equal(weight.detach(), layer.state_dict().at("weight")));
+  });
+}
+
+TEST_F(RemoteModuleRanks, StatesComeAndGo) {
+  run([](Agent& agent) {
+    const RemoteLinear layer(agent, "worker1", "Linear", 4, 3);
+    StateDict state = layer.state_dict();
+    state["weight"] = at::ones({3, 4});
+    layer.load_state_dict(state);
+    EXPECT_TRUE(at::equal(layer.state_dict().at("weight"), at::ones({3, 4})));
+    StateDict part{{"weight", at::zeros({3, 4})}};
+    EXPECT_THROW(layer.load_state_dict(part), RemoteError);
+    StateDict wrong = state;
+    wrong["bias"] = at::zeros({4});
+    EXPECT_THROW(layer.load_state_dict(wrong, false), RemoteError);
+    EXPECT_TRUE(at::equal(layer.state_dict().at("weight"), at::ones({3, 4})))
+        << "nothing has changed";
+    layer.load_state_dict(part, false);
+    EXPECT_TRUE(at::equal(layer.state_dict().at("weight"), at::zeros({3, 4})));
+  });
+}
+
+TEST_F(RemoteModuleRanks, TrainsAndEvaluates) {
+  run([](Agent& agent) {
+    const RemoteLinear layer(agent, "worker1", "Linear", 4, 3);
+    EXPECT_TRUE(layer.is_training());
+    layer.eval();
+    EXPECT_FALSE(layer.is_training());
+    layer.train();
+    EXPECT_TRUE(layer.is_training());
+    layer.train(false);
+    EXPECT_FALSE(layer.is_training());
+    layer.to("cpu");
+    EXPECT_THROW(layer.to("nowhere"), RemoteError);
+  });
+}
+
+TEST_F(RemoteModuleRanks, HooksRunWhereTheModuleIs) {
+  run([](Agent& agent) {
+    const RemoteLinear layer(agent, "worker1", "Linear", 4, 3);
+    const at::Tensor x = at::rand({2, 4});
+    const StateDict state = layer.state_dict();
+    const auto doubles = layer.add_hook("double");
+    EXPECT_TRUE(at::allclose(layer.forward(x), by_hand(state, x) * 2));
+    const auto negates = layer.add_hook("negate");
+    EXPECT_TRUE(at::allclose(layer.forward(x), by_hand(state, -x) * 2));
+    layer.remove_hook(doubles);
+    EXPECT_TRUE(at::allclose(layer.forward(x), by_hand(state, -x)));
+    layer.remove_hook(negates);
+    EXPECT_TRUE(at::allclose(layer.forward(x), by_hand(state, x)));
+    EXPECT_THROW(layer.remove_hook(negates), RemoteError);
+    EXPECT_THROW(layer.add_hook("unknown"), RemoteError);
+  });
+}
+
+TEST_F(RemoteModuleRanks, MayBeSentToAThirdWorker) {
+  run([](Agent& agent) {
+    RemoteLinear layer(agent, "worker1", "Linear", 4, 3);
+    const at::Tensor x = at::rand({2, 4});
+    const at::Tensor y = agent.to("worker2").call<at::Tensor>("use", layer, x);
+    EXPECT_TRUE(at::allclose(y, layer.forward(x)));
+  });
+}
+
+TEST_F(RemoteModuleRanks, WhatCannotBeMadeSaysWhy) {
+  run([](Agent& agent) {
+    const RemoteLinear bad(agent, "worker1", "Linear", 0, 3);
+    try {
+      bad.wait();
+      ADD_FAILURE() << "it should throw";
+    } catch (const RemoteError& error) {
+      EXPECT_EQ(error.text(), "no inputs");
+    }
+    EXPECT_THROW(bad.forward(at::rand({2, 4})), RemoteError);
+    EXPECT_THROW(RemoteLinear(agent, "worker9", "Linear", 4, 3), InvalidArgument);
+    EXPECT_THROW(RemoteLinear(agent, "worker1/moon", "Linear", 4, 3), InvalidArgument);
+    EXPECT_THROW(RemoteLinear(agent, "rank:x", "Linear", 4, 3), InvalidArgument);
+    const RemoteLinear unknown(agent, "worker1", "Conv", 4, 3);
+    EXPECT_THROW(unknown.wait(), InvalidArgument);
+  });
+}
+
+}  // namespace
+}  // namespace trireme::rpc
