@@ -305,7 +305,7 @@ constexpr Plot kPlots[] = {
      .restarts = true},
 };
 
-class ProtocolSeeds : public testing::TestWithParam<Plot> {};
+class ProtocolSeeds : public ::testing::TestWithParam<Plot> {};
 
 TEST_P(ProtocolSeeds, AHundredStoriesEndWell) {
   for (std::uint64_t seed = 1; seed <= 100; ++seed) {
@@ -317,7 +317,7 @@ TEST_P(ProtocolSeeds, AHundredStoriesEndWell) {
 }
 
 INSTANTIATE_TEST_SUITE_P(
-    Plots, ProtocolSeeds, testing::ValuesIn(kPlots), [](const auto& plot) {
+    Plots, ProtocolSeeds, ::testing::ValuesIn(kPlots), [](const auto& plot) {
       return std::string(plot.param.name);
     });
 
