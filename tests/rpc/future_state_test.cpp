@@ -24,7 +24,7 @@ CancelHook lone_hook(Function function) {
 }
 
 // Notes that it was run, then has others run.
-struct NotingContinuation : Continuation {
+struct NotingContinuation final : Continuation {
   void run() noexcept override {
     notes->push_back(name);
     if (then)
