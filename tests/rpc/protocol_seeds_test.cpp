@@ -309,7 +309,7 @@ class ProtocolSeeds : public ::testing::TestWithParam<Plot> {};
 
 TEST_P(ProtocolSeeds, AHundredStoriesEndWell) {
   for (std::uint64_t seed = 1; seed <= 100; ++seed) {
-    SCOPED_TRACE(testing::Message() << GetParam().name << ", seed " << seed);
+    SCOPED_TRACE(::testing::Message() << GetParam().name << ", seed " << seed);
     Story(seed, GetParam()).play();
     if (HasFailure())
       return;
