@@ -217,6 +217,8 @@ TEST(Promise, OneThatWasMovedAwayIsRefused) {
       message_of<InvalidArgument>([&] { a.future(); }),
       "[rpc] expected a promise, got one that was moved away; use the other one");
   EXPECT_THROW(a.set_value(1), InvalidArgument);
+  EXPECT_THROW(a.on_cancel([](const std::string&) {}), InvalidArgument);
+  EXPECT_FALSE(a.cancelled());
 }
 
 TEST(Promise, NobodyNeedsToLook) {

@@ -1,6 +1,7 @@
 #include "trireme/rpc/future_then.h"
 
 #include <memory>
+#include <random>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -10,6 +11,7 @@
 
 #include "cargo.h"
 #include "trireme/rpc/cancelled.h"
+#include "trireme/rpc/worker_pool.h"
 #include "trireme/testing/message.h"
 
 namespace trireme::rpc {
@@ -349,6 +351,59 @@ TEST(FutureThen, ThreadsAskWhileTheValueComes) {
     // which is this one.
     EXPECT_EQ(calls, 15);
   }
+}
+
+// Chains over a pool, some of which fail or are cancelled while they run: each ends,
+// and nothing stays.
+TEST(FutureThen, EveryChainEndsInAStorm) {
+  {
+    WorkerPool pool({.threads = 3, .queue = 64});
+    std::atomic<int> values{0}, errors{0};
+    const auto make_chain = [&](const Promise<ThenCargo>& promise, unsigned dice) {
+      Executor* executor = dice % 3 == 0 ? nullptr : &pool;
+      return promise.future()
+          .then(
+              [](ThenCargo cargo) {
+                if (cargo.value % 7 == 0)
+                  throw std::runtime_error("seven");
+                return cargo;
+              },
+              executor)
+          .then(
+              [&pool](ThenCargo cargo) {
+                return ready_future(std::move(cargo))
+                    .then([](ThenCargo inner) { return inner; }, &pool);
+              },
+              executor)
+          .handle(
+              [&](const Future<ThenCargo>& end) { ++(end.failed() ? errors : values); })
+          .then([] { return 1; });
+    };
+    constexpr int kThreads = 3, kRounds = 1500;
+    std::vector<std::thread> threads;
+    for (unsigned i = 0; i < kThreads; ++i)
+      threads.emplace_back([&, i] {
+        std::minstd_rand random(i + 1);
+        for (int round = 0; round < kRounds; ++round) {
+          Promise<ThenCargo> promise;
+          const auto end = make_chain(promise, random());
+          const bool cancels = random() % 4 == 0;
+          if (random() % 8 != 0)  // else it is broken
+            promise.set_value(static_cast<int>(random() % 100));
+          promise = {};
+          if (cancels)
+            end.cancel("storm");
+          EXPECT_TRUE(end.wait(Deadline::after(std::chrono::seconds(30))));
+        }
+      });
+    for (auto& thread : threads)
+      thread.join();
+    pool.stop(Deadline::after(std::chrono::seconds(30)));
+    EXPECT_GT(values, 0);
+    EXPECT_GT(errors, 0);
+    EXPECT_LE(values + errors, kThreads * kRounds);
+  }
+  EXPECT_EQ(ThenCargo::alive, 0);
 }
 
 }  // namespace trireme::rpc

@@ -193,6 +193,11 @@ TEST(WorkerPool, WrongOptionsAreRefused) {
       message_of<InvalidArgument>([] { WorkerPool pool({.name = "p", .queue = 0}); }),
       "[rpc] expected a queue with room for a task for pool 'p', got queue = 0; set it "
       "to 1 or more");
+  EXPECT_EQ(
+      message_of<InvalidArgument>(
+          [] { WorkerPool pool({.name = "p", .idle = milliseconds(0)}); }),
+      "[rpc] expected threads of pool 'p' to stay idle for at least 1 ms, got 0; give "
+      "them a second or two");
 }
 
 TEST(WorkerPoolBlocking, OneThatWaitsLetsAnotherWork) {

@@ -168,12 +168,7 @@ class Promise {
     state_->release(FutureState::kReference);
   }
 
-  Future<T> future() const {
-    if (!state_)
-      throw InvalidArgument(
-          "[rpc] expected a promise, got one that was moved away; use the other one");
-    return Future<T>(*state_);
-  }
+  Future<T> future() const { return Future<T>(state()); }
 
   /// Gives the value, and runs what waits for it. False if it was cancelled before;
   /// InvalidArgument the second time.
@@ -198,7 +193,7 @@ class Promise {
   /// logged.
   template <class Hook>
   void on_cancel(Hook hook) {
-    state_->on_cancel([hook = std::move(hook)](const std::string& why) mutable {
+    state().on_cancel([hook = std::move(hook)](const std::string& why) mutable {
       hook(why);
       return StatePointer();
     });
@@ -207,7 +202,14 @@ class Promise {
   bool cancelled() const { return !kept_ && state_->claimed(); }
 
  private:
+  StateOf<T>& state() const {
+    if (!state_)
+      throw InvalidArgument(
+          "[rpc] expected a promise, got one that was moved away; use the other one");
+    return *state_;
+  }
   void keep() {
+    state();
     if (kept_)
       throw InvalidArgument(
           "[rpc] expected a promise that is kept once, got a second value for it; make "

@@ -97,8 +97,10 @@ CancelHook CancelSlot::take() {
 void FutureState::add(Continuation& continuation) {
   Continuation* head = continuations_.load(std::memory_order_acquire);
   do {
-    if (head == closed())
+    if (head == closed()) {
+      continuation.next = nullptr;  // an earlier round may have set it
       return run_continuations(&continuation);
+    }
     continuation.next = head;
   } while (!continuations_.compare_exchange_weak(
       head, &continuation, std::memory_order_acq_rel, std::memory_order_acquire));

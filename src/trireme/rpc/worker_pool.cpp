@@ -40,6 +40,13 @@ WorkerPoolOptions checked(WorkerPoolOptions options) {
         "[rpc] expected a queue with room for a task for pool '",
         options.name,
         "', got queue = 0; set it to 1 or more"));
+  if (options.idle.count() < 1)
+    throw InvalidArgument(text(
+        "[rpc] expected threads of pool '",
+        options.name,
+        "' to stay idle for at least 1 ms, got ",
+        options.idle.count(),
+        "; give them a second or two"));
   return options;
 }
 

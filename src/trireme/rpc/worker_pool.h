@@ -17,7 +17,7 @@ struct WorkerPoolOptions {
   /// For errors, and as far as it fits the names of the threads.
   std::string name = "pool";
   /// How many threads work at once; 0: twice the cores, at least 4. They are started
-  /// when there is something to do.
+  /// when there is something to do. Those that have waited and go on come on top.
   int threads = 0;
   /// How many there are at most with those that wait (see Blocking). One of them never
   /// may, so that there is always one that works.
