@@ -34,7 +34,7 @@ struct NodeTransportOptions {
   /// both see, from how many bytes on, and how many bytes one worker may hold at once:
   /// beyond that they go through the socket. Unused memory goes back after a while.
   bool shared_memory = true;
-  std::size_t shared_bytes = std::size_t{256} << 10;
+  std::size_t shared_bytes = std::size_t{32} << 10;
   std::uint64_t arena_bytes = std::uint64_t{1} << 30;
   /// How much of what is sent to a worker may wait for a connection with it. What is
   /// beyond is dropped, and reported as lost once there is one.
