@@ -1,14 +1,29 @@
 #include "trireme/rpc/node_transport.h"
 
+#include <algorithm>
 #include <atomic>
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <functional>
+#include <iostream>
 #include <thread>
+#include <unistd.h>
 
 #include <gtest/gtest.h>
 
+#include "tests/net/relay.h"
+#include "tests/net/two_nodes.h"
 #include "transports.h"
+#include "trireme/core/scratch_folder.h"
+#include "trireme/net/bytes.h"
+#include "trireme/net/file_store.h"
 #include "trireme/net/job_key.h"
 #include "trireme/net/memory_store.h"
 #include "trireme/net/node.h"
+#include "trireme/rpc/lending.h"
+#include "trireme/rpc/packet_message.h"
+#include "trireme/testing/world.h"
 
 namespace trireme::rpc {
 namespace {
@@ -22,7 +37,7 @@ struct TransportWay {
   bool shared;
 };
 
-class NodeTransportRanks : public ::testing::TestWithParam<TransportWay> {
+class NodeTransportWaysRanks : public ::testing::TestWithParam<TransportWay> {
  protected:
   static void choose(NodeTransportOptions& options) {
     static const net::JobKey key = net::JobKey::random();
@@ -37,7 +52,7 @@ std::string seed_text(std::size_t seed) {
   return text("packet ", seed);
 }
 
-TEST_P(NodeTransportRanks, PacketsOfAllSizesComeBack) {
+TEST_P(NodeTransportWaysRanks, PacketsOfAllSizesComeBack) {
   TransportWorld world(2, choose);
   world.log(1).on_packet = [&](WorkerId from, Packet packet) {
     for (const Part& part : packet.parts)
@@ -64,7 +79,7 @@ TEST_P(NodeTransportRanks, PacketsOfAllSizesComeBack) {
   }
 }
 
-TEST_P(NodeTransportRanks, AGoodbyeComesAfterAllThatWasSent) {
+TEST_P(NodeTransportWaysRanks, AGoodbyeComesAfterAllThatWasSent) {
   TransportWorld world(2, choose);
   for (std::size_t i = 0; i < 20; ++i)
     world.at(0).send(1, {.head = seed_text(i), .parts = {numbered_part(200'000, i)}});
@@ -79,7 +94,7 @@ TEST_P(NodeTransportRanks, AGoodbyeComesAfterAllThatWasSent) {
   world.at(1).send(0, {.head = "late"});
 }
 
-TEST_P(NodeTransportRanks, BothMayDialAtOnce) {
+TEST_P(NodeTransportWaysRanks, BothMayDialAtOnce) {
   for (int round = 0; round < 5; ++round) {
     TransportWorld world(2, choose);
     std::vector<std::thread> threads;
@@ -120,7 +135,7 @@ struct Echo {
   std::atomic<int> count{0};
 };
 
-TEST_P(NodeTransportRanks, DISABLED_EchoTimes) {
+TEST_P(NodeTransportWaysRanks, DISABLED_EchoTimes) {
   TransportWorld world(2, [](NodeTransportOptions& options) {
     choose(options);
     if (const char* bytes = std::getenv("SHARED"))
@@ -141,7 +156,7 @@ TEST_P(NodeTransportRanks, DISABLED_EchoTimes) {
 
 INSTANTIATE_TEST_SUITE_P(
     Ways,
-    NodeTransportRanks,
+    NodeTransportWaysRanks,
     ::testing::Values(
         TransportWay{"UnixPlain", true, false, false},
         TransportWay{"UnixTls", true, true, false},
@@ -150,6 +165,479 @@ INSTANTIATE_TEST_SUITE_P(
         TransportWay{"TcpTls", false, true, false},
         TransportWay{"TcpTlsShared", false, true, true}),
     [](const auto& way) { return way.param.name; });
+
+std::string transport_refusal(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const InvalidArgument& error) {
+    return error.what();
+  }
+  return "no refusal";
+}
+
+void expect_transport_refused(
+    const std::function<void()>& call, const std::string& part) {
+  const std::string what = transport_refusal(call);
+  EXPECT_NE(what.find(part), std::string::npos) << what;
+}
+
+void use_tcp(NodeTransportOptions& options) {
+  options.unix_sockets = options.shared_memory = false;
+}
+
+// Two workers with a wire between them that can be cut. Only the first finds the
+// other.
+struct CutWorld : TransportWorld {
+  explicit CutWorld(const Change& change = use_tcp)
+      : TransportWorld(2, change, false), relay(members[1].addresses.back()) {
+    members[1].addresses.back() = relay.address();
+    start(0);
+    members[0].addresses.back() = net::Address::tcp("127.0.0.1", 1);
+    start(1);
+  }
+  net::Relay relay;
+};
+
+std::size_t open_descriptors() {
+  std::size_t count = 0;
+  for ([[maybe_unused]] const auto& one :
+       std::filesystem::directory_iterator("/proc/self/fd"))
+    ++count;
+  return count;
+}
+
+template <class Condition>
+bool comes_true(const Condition& condition, std::chrono::milliseconds time = 20s) {
+  const Deadline deadline = Deadline::after(time);
+  while (!condition() && !deadline.expired())
+    std::this_thread::sleep_for(2ms);
+  return condition();
+}
+
+// -- the beginning
+
+TEST(NodeTransportRanks, WhatComesBeforeTheStartIsKept) {
+  TransportWorld world(2, {}, false);
+  world.start(0);
+  world.at(0).send(1, {.head = "early"});
+  std::this_thread::sleep_for(100ms);
+  EXPECT_TRUE(world.log(1).arrivals.empty());
+  world.start(1);
+  ASSERT_TRUE(world.log(1).wait_arrivals(1));
+  EXPECT_EQ(world.log(1).arrivals[0].packet.head, "early");
+}
+
+TEST(NodeTransportRanks, WorkersMeetOverTheStore) {
+  net::MemoryStore store;
+  TransportWorld world(3, {}, false);
+  std::vector<std::thread> threads;
+  for (int me = 0; me < 3; ++me)
+    threads.emplace_back([&, me] {
+      world.at(me).start(
+          meet(store, world.at(me).member(), 3, Deadline::after(20s)), world.log(me));
+      world.at(me).send((me + 1) % 3, {.head = "hello"});
+    });
+  for (std::thread& thread : threads)
+    thread.join();
+  for (int me = 0; me < 3; ++me) {
+    ASSERT_TRUE(world.log(me).wait_arrivals(1));
+    EXPECT_EQ(world.log(me).arrivals[0].from, (me + 2) % 3);
+  }
+}
+
+TEST(NodeTransport, WrongArgumentsAreRefused) {
+  TransportWorld world(2, {}, false);
+  const auto send = [&](WorkerId to) {
+    return [&world, to] { world.at(0).send(to, {}); };
+  };
+  expect_transport_refused(send(1), "start the transport first");
+  auto members = world.members;
+  std::swap(members[0], members[1]);
+  expect_transport_refused(
+      [&] { world.at(0).start(members, world.log(0)); }, "pass on what meet() gives");
+  members = world.members;
+  members[1].addresses = {members[1].addresses.front()};
+  members[1].place.network += 1;
+  expect_transport_refused(
+      [&] { world.at(0).start(members, world.log(0)); }, "listen at a TCP address");
+  world.start(0);
+  expect_transport_refused([&] { world.start(0); }, "got a second start");
+  expect_transport_refused(send(0), "another of 2 workers, got number 0");
+  expect_transport_refused(send(2), "got number 2");
+  expect_transport_refused(send(-1), "got number -1");
+  expect_transport_refused([&] { world.at(0).hold_back(7, true); }, "got number 7");
+  const Part endless{{numbered_part(1, 1).bytes.data(), std::size_t{1} << 40}, nullptr};
+  expect_transport_refused(
+      [&] { world.at(0).send(1, {.parts = {endless}}); }, "send it in several calls");
+  expect_transport_refused(
+      [] { NodeTransport({.me = {.name = "a b"}}); }, "a worker's name");
+  expect_transport_refused(
+      [] { NodeTransport({.me = {.name = "a"}, .security = net::Security()}); },
+      "what protects connections");
+}
+
+// -- connections that break
+
+TEST(NodeTransportRanks, AShortBreakIsNotNoticed) {
+  CutWorld world;
+  for (std::size_t i = 0; i < 200; ++i) {
+    world.at(0).send(1, {.head = seed_text(i), .parts = {numbered_part(20'000, i)}});
+    if (i % 50 == 25)
+      world.relay.cut();
+    std::this_thread::sleep_for(1ms);
+  }
+  ASSERT_TRUE(world.log(1).wait_arrivals(200));
+  EXPECT_TRUE(world.log(0).losses.empty());
+  EXPECT_GT(world.relay.connections(), 1);
+}
+
+TEST(NodeTransportRanks, ALongBreakIsALossAndTheWorkerComesBack) {
+  CutWorld world;
+  world.at(0).send(1, {.head = "before"});
+  ASSERT_TRUE(world.log(1).wait_arrivals(1));
+  world.relay.refuse(true);
+  world.relay.cut();
+  ASSERT_TRUE(world.log(0).wait_losses(1));
+  EXPECT_EQ(world.log(0).losses[0].worker, 1);
+  EXPECT_NE(world.log(0).losses[0].why, "");
+  world.relay.refuse(false);
+  // Nobody sends, and still there is a session again.
+  EXPECT_TRUE(comes_true([&] { return world.at(0).stats().sessions == 1; }));
+  world.at(0).send(1, {.head = "after"});
+  EXPECT_TRUE(world.log(1).wait_arrivals(2));
+  EXPECT_TRUE(world.log(0).ends.empty());
+}
+
+TEST(NodeTransportRanks, WhatWaitsForAConnectionIsBoundedAndToldOf) {
+  CutWorld world([](NodeTransportOptions& options) {
+    use_tcp(options);
+    options.waiting_bytes = 4 << 20;
+    options.dial = 60s;
+  });
+  world.relay.refuse(true);
+  for (std::size_t i = 0; i < 1000; ++i)
+    world.at(0).send(1, {.head = seed_text(i), .parts = {numbered_part(1 << 18, i)}});
+  EXPECT_GE(world.at(0).stats().packets_dropped, 980u);
+  EXPECT_TRUE(world.log(0).losses.empty());
+  world.relay.refuse(false);
+  ASSERT_TRUE(world.log(0).wait_losses(1));
+  EXPECT_TRUE(comes_true([&] {
+    return world.at(1).stats().packets_received + world.at(0).stats().packets_dropped ==
+           1000;
+  }));
+}
+
+TEST(NodeTransportRanks, WhoCannotBeReachedIsLostAgainAndAgain) {
+  CutWorld world([](NodeTransportOptions& options) {
+    use_tcp(options);
+    options.dial = 100ms;
+  });
+  world.relay.refuse(true);
+  for (std::size_t i = 1; i <= 3; ++i) {
+    world.at(0).send(1, {.head = "lost"});
+    ASSERT_TRUE(world.log(0).wait_losses(i));
+  }
+  EXPECT_TRUE(world.log(0).ends.empty());
+}
+
+TEST(NodeTransportRanks, AWorkerMayBeHeldBack) {
+  TransportWorld world(2, use_tcp);
+  world.at(1).hold_back(0, true);
+  for (std::size_t i = 0; i < 100; ++i)
+    world.at(0).send(1, {.head = seed_text(i), .parts = {numbered_part(2 << 20, i)}});
+  std::this_thread::sleep_for(500ms);
+  const auto arrived = world.at(1).stats().packets_received;
+  EXPECT_GE(arrived, 10u);
+  EXPECT_LE(arrived, 33u);
+  world.at(0).send(1, {.head = "small ones pass"});
+  EXPECT_TRUE(world.log(1).wait_arrivals(arrived + 1));
+  world.at(1).hold_back(0, false);
+  EXPECT_TRUE(world.log(1).wait_arrivals(101));
+}
+
+TEST(NodeTransportRanks, WhatAReceiverKeepsHoldsNobodyUp) {
+  TransportWorld world(2, use_tcp);
+  // Far more than the window between two nodes, and all of it is kept.
+  for (std::size_t i = 0; i < 60; ++i)
+    world.at(0).send(1, {.head = seed_text(i), .parts = {numbered_part(2 << 20, i)}});
+  EXPECT_TRUE(world.log(1).wait_arrivals(60));
+}
+
+// -- those who are not let in
+
+TEST(NodeTransportRanks, AnotherKeyIsRefusedWithAReason) {
+  TransportWorld world(2, [](NodeTransportOptions& options) {
+    options.security = net::Security::job_key(net::JobKey::random());
+  });
+  world.at(0).send(1, {.head = "hello"});
+  ASSERT_TRUE(world.log(0).wait_ends(1));
+  EXPECT_EQ(world.log(0).ends[0].worker, 1);
+  EXPECT_NE(world.log(0).ends[0].why.find("key"), std::string::npos)
+      << world.log(0).ends[0].why;
+  EXPECT_TRUE(world.log(1).arrivals.empty());
+}
+
+TEST(NodeTransportRanks, AnotherJobIsRefusedWithAReason) {
+  TransportWorld world(2, [](NodeTransportOptions& options) {
+    options.incarnation = static_cast<std::uint64_t>(options.me.id);
+  });
+  world.at(0).send(1, {.head = "hello"});
+  ASSERT_TRUE(world.log(0).wait_ends(1));
+  EXPECT_NE(world.log(0).ends[0].why.find("to a start that is over"), std::string::npos)
+      << world.log(0).ends[0].why;
+}
+
+// A node that is let in as "w1" and says what it likes.
+struct BadWorker {
+  explicit BadWorker(TransportWorld& world)
+      : node(
+            {.name = "w1",
+             .job = "test",
+             .security = net::Security::insecure_loopback()},
+            recorder),
+        peer(node.connect("w0", world.members[0].addresses.front(), net::soon())) {}
+  void say(WireKind kind, std::string header, const std::string& body = "") {
+    auto kept = std::make_shared<std::string>(body);
+    net::OutMessage message{
+        .envelope = {
+            .type = static_cast<std::uint16_t>(kind), .header = std::move(header)}};
+    message.body.push_back(std::as_bytes(std::span(*kept)));
+    message.keep = kept;
+    peer.send(std::move(message));
+  }
+  net::Recorder recorder;
+  net::Node node;
+  net::Peer peer;
+};
+
+TEST(NodeTransportRanks, BadBytesEndTheirSenderAlone) {
+  struct Lie {
+    WireKind kind;
+    std::string header;
+    const char* why;
+  };
+  const std::string one_shared =
+      net::ByteWriter().flag(true).u64(8).u64(0).take();  // before any offer
+  for (const Lie& lie :
+       {Lie{static_cast<WireKind>(99), "", "got a message of type 99"},
+        Lie{WireKind::Packet, "short", "the header of a packet"},
+        Lie{WireKind::Packet,
+            net::ByteWriter().u64(1 << 30).u32(0).take(),
+            "a head that lies in it"},
+        Lie{WireKind::Packet, net::ByteWriter().u64(0).u32(1).take(), "in 0 bytes"},
+        Lie{WireKind::Offer, "x", "an offer of shared memory"},
+        Lie{WireKind::Answer, encode_answer(true), "without an offer"},
+        Lie{WireKind::Return, encode_returns({0}), "to be given back"}}) {
+    TransportWorld world(3);
+    BadWorker bad(world);
+    bad.say(lie.kind, lie.header, one_shared);
+    ASSERT_TRUE(world.log(0).wait_ends(1)) << lie.why;
+    EXPECT_EQ(world.log(0).ends[0].worker, 1);
+    EXPECT_NE(world.log(0).ends[0].why.find(lie.why), std::string::npos)
+        << world.log(0).ends[0].why;
+    world.at(2).send(0, {.head = "hello"});
+    EXPECT_TRUE(world.log(0).wait_arrivals(1));
+    EXPECT_EQ(world.log(0).arrivals[0].from, 2);
+  }
+}
+
+TEST(NodeTransportRanks, AStrangerIsTurnedAway) {
+  TransportWorld world(1);
+  net::Recorder recorder;
+  net::Node stranger(
+      {.name = "stranger",
+       .job = "test",
+       .security = net::Security::insecure_loopback()},
+      recorder);
+  stranger.connect("w0", world.members[0].addresses.front(), net::soon());
+  EXPECT_TRUE(recorder.wait_losses(1));
+}
+
+// -- many
+
+TEST(NodeTransportRanks, SixtyFourWorkersOfOneProcess) {
+  constexpr int kWorkers = 64;
+  TransportWorld world(kWorkers);
+  world.log(0).on_packet = [&](WorkerId from, Packet packet) {
+    world.at(0).send(from, std::move(packet));
+  };
+  for (int round = 0; round < 10; ++round)
+    for (int me = 1; me < kWorkers; ++me) {
+      world.at(me).send(0, {.head = "echo", .parts = {numbered_part(100, 1)}});
+      world.at(me).send(1 + me % (kWorkers - 1), {.head = "neighbour"});
+    }
+  for (int me = 1; me < kWorkers; ++me)
+    EXPECT_TRUE(world.log(me).wait_arrivals(20)) << me;
+  EXPECT_EQ(world.at(0).stats().sessions, 63u);
+}
+
+// -- shared memory
+
+TEST(NodeTransportRanks, SharedPartsComeBackWhenTheyAreLetGoOf) {
+  const std::size_t before = open_descriptors();
+  {
+    TransportWorld world(2);
+    world.at(0).send(1, {.head = "first", .parts = {numbered_part(1 << 20, 0)}});
+    ASSERT_TRUE(world.log(1).wait_arrivals(1));
+    ASSERT_TRUE(comes_true([&] {  // until the offer has been taken
+      world.at(0).send(1, {.head = "more", .parts = {numbered_part(1 << 20, 0)}});
+      return world.at(0).stats().parts_shared >= 3;
+    }));
+    const auto sent = world.at(0).stats().packets_sent;
+    ASSERT_TRUE(world.log(1).wait_arrivals(sent));
+    EXPECT_EQ(world.at(0).stats().lent_bytes, world.at(0).stats().parts_shared << 20);
+    for (const auto& arrival : world.log(1).arrivals)
+      EXPECT_TRUE(is_numbered_part(arrival.packet.parts[0], 1 << 20, 0));
+    world.log(1).arrivals.clear();
+    EXPECT_TRUE(comes_true([&] { return world.at(0).stats().lent_bytes == 0; }));
+  }
+  EXPECT_TRUE(comes_true([&] { return open_descriptors() == before; }));
+}
+
+TEST(NodeTransportRanks, WithoutRoomPartsGoThroughTheSocket) {
+  TransportWorld world(
+      2, [](NodeTransportOptions& options) { options.arena_bytes = 1 << 20; });
+  for (std::size_t i = 0; i < 40; ++i) {
+    world.at(0).send(1, {.head = seed_text(i), .parts = {numbered_part(1 << 18, i)}});
+    ASSERT_TRUE(world.log(1).wait_arrivals(i + 1));
+  }
+  EXPECT_EQ(world.at(0).stats().parts_shared, 4u);
+  for (std::size_t i = 0; i < 40; ++i)
+    EXPECT_TRUE(is_numbered_part(world.log(1).arrivals[i].packet.parts[0], 1 << 18, i));
+}
+
+TEST(NodeTransportRanks, WhoDoesNotShareIsSentToThroughTheSocket) {
+  TransportWorld world(2, [](NodeTransportOptions& options) {
+    options.shared_memory = options.me.id == 0;
+  });
+  for (std::size_t i = 0; i < 10; ++i) {
+    world.at(0).send(1, {.head = seed_text(i), .parts = {numbered_part(1 << 20, i)}});
+    ASSERT_TRUE(world.log(1).wait_arrivals(i + 1));
+  }
+  EXPECT_EQ(world.at(0).stats().parts_shared, 0u);
+}
+
+TEST(NodeTransportRanks, ReceivedTensorsOutliveTheirTransport) {
+  std::vector<Part> kept;
+  {
+    TransportWorld world(2);
+    for (std::size_t i = 0; i < 20; ++i) {
+      world.at(0).send(1, {.head = "h", .parts = {numbered_part(1 << 20, i)}});
+      ASSERT_TRUE(world.log(1).wait_arrivals(i + 1));
+      kept.push_back(world.log(1).arrivals[i].packet.parts[0]);
+    }
+    EXPECT_GT(world.at(0).stats().parts_shared, 10u);
+  }
+  for (std::size_t i = 0; i < kept.size(); ++i)
+    EXPECT_TRUE(is_numbered_part(kept[i], 1 << 20, i));
+}
+
+// -- processes
+
+// Runs `body` as one worker of a world of processes.
+template <class Body>
+int as_worker(
+    const std::filesystem::path& folder, int me, int count, const Body& body) {
+  net::FileStore store(folder / "store");
+  PacketLog log;
+  NodeTransport transport(
+      {.me = {.id = me, .name = text("w", me)},
+       .job = "test",
+       .security = net::Security::insecure_loopback()});
+  transport.start(meet(store, transport.member(), count, Deadline::after(20s)), log);
+  return body(transport, log);
+}
+
+TEST(NodeTransportProcs, TensorsGoFromProcessToProcess) {
+  const ScratchFolder folder;
+  testing::Processes processes;
+  processes.start([&] {
+    return as_worker(folder.path(), 0, 2, [](NodeTransport& transport, PacketLog& log) {
+      for (std::size_t i = 0; i < 50; ++i) {
+        transport.send(1, {.head = seed_text(i), .parts = {numbered_part(1 << 20, i)}});
+        EXPECT_TRUE(log.wait_arrivals(1));
+        const std::lock_guard lock(log.mutex);
+        if (log.arrivals.empty())
+          break;
+        EXPECT_TRUE(is_numbered_part(log.arrivals.front().packet.parts[0], 1 << 20, i));
+        log.arrivals.clear();
+      }
+      EXPECT_GT(transport.stats().parts_shared, 40u);
+      EXPECT_TRUE(comes_true([&] { return transport.stats().lent_bytes == 0; }));
+      transport.close(Deadline::after(20s));
+      return 0;
+    });
+  });
+  processes.start([&] {
+    return as_worker(folder.path(), 1, 2, [](NodeTransport& transport, PacketLog& log) {
+      log.on_packet = [&](WorkerId from, Packet packet) {
+        transport.send(from, std::move(packet));
+      };
+      EXPECT_TRUE(log.wait_ends(1));
+      EXPECT_GT(transport.stats().parts_shared, 40u);
+      return 0;
+    });
+  });
+  testing::expect_good_ends(processes.wait(60s));
+}
+
+TEST(NodeTransportProcs, AKilledWorkerIsGoneSoonAndWhatItHeldIsFree) {
+  const ScratchFolder folder;
+  testing::Processes processes;
+  testing::SharedNumber ready, killed_at;
+  const auto now = [] {
+    return std::chrono::duration_cast<std::chrono::milliseconds>(
+               std::chrono::steady_clock::now().time_since_epoch())
+        .count();
+  };
+  processes.start([&] {
+    return as_worker(
+        folder.path(), 0, 2, [&](NodeTransport& transport, PacketLog& log) {
+          EXPECT_TRUE(comes_true([&] {
+            transport.send(1, {.parts = {numbered_part(1 << 20, 0)}});
+            return transport.stats().lent_bytes > 0;
+          }));
+          *ready = 1;
+          EXPECT_TRUE(log.wait_ends(1));
+          EXPECT_LT(now() - *killed_at, 2000);
+          EXPECT_EQ(log.ends[0].why, "its process has ended");
+          EXPECT_EQ(transport.stats().lent_bytes, 0u);
+          return 0;
+        });
+  });
+  processes.start([&] {
+    return as_worker(folder.path(), 1, 2, [&](NodeTransport&, PacketLog& log) -> int {
+      log.wait([] { return false; }, 60s);
+      return 1;
+    });
+  });
+  ASSERT_TRUE(comes_true([&] { return *ready == 1; }));
+  *killed_at = now();
+  processes.kill(1, SIGKILL);
+  const auto endings = processes.wait(60s);
+  EXPECT_EQ(endings[0].exit_code, 0);
+  EXPECT_EQ(endings[1].signal, SIGKILL);
+}
+
+TEST(NodeTransportProcs, WhoIsDeadBeforeTheFirstWordIsGone) {
+  const ScratchFolder folder;
+  testing::Processes processes;
+  processes.start([&] {
+    return as_worker(folder.path(), 1, 2, [&](NodeTransport&, PacketLog&) -> int {
+      std::this_thread::sleep_for(300ms);  // until the other has met it too
+      ::_exit(0);
+    });
+  });
+  as_worker(folder.path(), 0, 2, [&](NodeTransport& transport, PacketLog& log) {
+    processes.wait(20s);
+    const auto begin = std::chrono::steady_clock::now();
+    transport.send(1, {.head = "hello"});
+    EXPECT_TRUE(log.wait_ends(1));
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, 2s);
+    EXPECT_EQ(log.ends[0].why, "its process has ended");
+    return 0;
+  });
+}
 
 }  // namespace
 }  // namespace trireme::rpc

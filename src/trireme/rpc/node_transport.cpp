@@ -45,6 +45,26 @@ net::Address fresh_unix_address() {
       text("@trireme-rpc-", ::getpid(), "-", std::hex, random(), random()));
 }
 
+// What no message can carry must be refused where somebody hears of it.
+void check_size(const Packet& packet) {
+  constexpr std::size_t kMost = net::Limits().body_bytes;
+  constexpr std::size_t kPartCost = 2 * kPartAlignment;  // its entry and its padding
+  std::size_t room = kMost;
+  bool fits = packet.head.size() <= room;
+  room -= fits ? packet.head.size() : 0;
+  for (const Part& part : packet.parts) {
+    fits = fits && room >= kPartCost && part.bytes.size() <= room - kPartCost;
+    if (!fits)
+      break;
+    room -= part.bytes.size() + kPartCost;
+  }
+  if (!fits)
+    throw InvalidArgument(text(
+        "[rpc] expected a packet of at most ",
+        kMost,
+        " bytes, got a larger one; send it in several calls"));
+}
+
 // The first address of a member that leads there from here.
 const net::Address& way_to(const Member& member, const Member& here, bool use_unix) {
   const bool near = use_unix && share_sockets(member.place, here.place);
@@ -97,6 +117,7 @@ class NodeTransport::Core : public net::Receiver {
 
   void start(std::vector<Member> members, PacketReceiver& receiver);
   void send(WorkerId to, Packet packet);
+  void hold_back(WorkerId worker, bool held) { other(worker).hold_back(held); }
   void close(Deadline deadline);
   NodeTransportStats stats() const;
 
@@ -106,6 +127,7 @@ class NodeTransport::Core : public net::Receiver {
 
  private:
   bool keep_for_start(const std::function<void()>& event);
+  Contact& other(WorkerId worker) const;
   Contact& contact_of(const net::Peer& peer) const;
   void add_session(Contact& contact, const net::Peer& peer, bool dialled);
   void end_session(
@@ -218,16 +240,21 @@ bool NodeTransport::Core::keep_for_start(const std::function<void()>& event) {
 
 // -- out
 
-void NodeTransport::Core::send(WorkerId to, Packet packet) {
-  if (!started_ || to < 0 || static_cast<std::size_t>(to) >= contacts_.size() ||
-      !contacts_[static_cast<std::size_t>(to)])
+Contact& NodeTransport::Core::other(WorkerId worker) const {
+  const auto at = static_cast<std::size_t>(worker);
+  if (!started_ || worker < 0 || at >= contacts_.size() || !contacts_[at])
     throw InvalidArgument(text(
         "[rpc] expected another of ",
         contacts_.size(),
-        " workers to send to, got number ",
-        to,
+        " workers, got number ",
+        worker,
         "; start the transport first, and deliver to this worker itself without one"));
-  Contact& contact = *contacts_[static_cast<std::size_t>(to)];
+  return *contacts_[at];
+}
+
+void NodeTransport::Core::send(WorkerId to, Packet packet) {
+  Contact& contact = other(to);
+  check_size(packet);
   const Contact::Way way = contact.way_for(packet);
   if (way.dropped)
     ++dropped_;
@@ -333,8 +360,7 @@ void NodeTransport::Core::take(
 
 void NodeTransport::Core::take_packet(
     Contact& contact, const net::Peer& peer, net::InMessage message) {
-  // Held until the receiver has taken the packet.
-  const net::Allowance allowance = std::move(message.allowance);
+  net::Allowance allowance = std::move(message.allowance);
   Packet packet =
       to_packet(std::move(message), [&](std::uint64_t offset, std::uint64_t bytes) {
         const auto borrower = contact.borrower(peer);
@@ -348,9 +374,12 @@ void NodeTransport::Core::take_packet(
         return borrower->borrow(offset, bytes);
       });
   ++received_;
-  const std::lock_guard lock(receiver_mutex_);
-  if (receiver_ != nullptr && !contact.is_gone())
-    receiver_->received(contact.id(), std::move(packet));
+  {
+    const std::lock_guard lock(receiver_mutex_);
+    if (receiver_ != nullptr && !contact.is_gone())
+      receiver_->received(contact.id(), std::move(packet));
+  }
+  contact.received(std::move(allowance));
 }
 
 void NodeTransport::Core::take_offer(
@@ -533,6 +562,10 @@ void NodeTransport::start(std::vector<Member> members, PacketReceiver& receiver)
 
 void NodeTransport::send(WorkerId to, Packet packet) {
   core_->send(to, std::move(packet));
+}
+
+void NodeTransport::hold_back(WorkerId worker, bool held) {
+  core_->hold_back(worker, held);
 }
 
 void NodeTransport::close(Deadline deadline) {
