@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "tests/net/two_nodes.h"
+#include "../net/two_nodes.h"
 
 namespace trireme::rpc {
 namespace {

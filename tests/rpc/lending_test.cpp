@@ -9,7 +9,7 @@
 
 #include <gtest/gtest.h>
 
-#include "tests/net/two_nodes.h"
+#include "../net/two_nodes.h"
 #include "trireme/core/error.h"
 #include "trireme/rpc/packet_message.h"
 

@@ -1,26 +1,19 @@
 #include "trireme/rpc/node_transport.h"
 
-#include <algorithm>
 #include <atomic>
 #include <csignal>
-#include <cstdlib>
 #include <filesystem>
 #include <functional>
-#include <iostream>
 #include <thread>
 #include <unistd.h>
 
 #include <gtest/gtest.h>
 
-#include "tests/net/relay.h"
-#include "tests/net/two_nodes.h"
 #include "transports.h"
 #include "trireme/core/scratch_folder.h"
 #include "trireme/net/bytes.h"
-#include "trireme/net/file_store.h"
 #include "trireme/net/job_key.h"
 #include "trireme/net/memory_store.h"
-#include "trireme/net/node.h"
 #include "trireme/rpc/lending.h"
 #include "trireme/rpc/packet_message.h"
 #include "trireme/testing/world.h"
@@ -111,49 +104,6 @@ TEST_P(NodeTransportWaysRanks, BothMayDialAtOnce) {
   }
 }
 
-struct Echo {
-  explicit Echo(TransportWorld& its_world) : world(its_world) {
-    world.log(1).on_packet = [this](WorkerId from, Packet packet) {
-      world.at(1).send(from, std::move(packet));
-    };
-    world.log(0).on_packet = [this](WorkerId, Packet packet) {
-      last = std::move(packet);
-      last.parts.clear();
-      ++count;
-      count.notify_one();
-    };
-  }
-  std::chrono::duration<double, std::micro> once(const Part& part) {
-    const int before = count;
-    const auto begin = std::chrono::steady_clock::now();
-    world.at(0).send(1, {.head = "echo", .parts = {part}});
-    count.wait(before);
-    return std::chrono::steady_clock::now() - begin;
-  }
-  TransportWorld& world;
-  Packet last;
-  std::atomic<int> count{0};
-};
-
-TEST_P(NodeTransportWaysRanks, DISABLED_EchoTimes) {
-  TransportWorld world(2, [](NodeTransportOptions& options) {
-    choose(options);
-    if (const char* bytes = std::getenv("SHARED"))
-      options.shared_bytes = static_cast<std::size_t>(std::atol(bytes));
-  });
-  Echo echo(world);
-  for (const std::size_t size :
-       {4ul, 16384ul, 65536ul, 262144ul, 1ul << 20, 16ul << 20}) {
-    const Part part = numbered_part(size, 1);
-    std::vector<double> times;
-    for (int i = 0; i < (size > 1000000 ? 60 : 400); ++i)
-      times.push_back(echo.once(part).count());
-    std::sort(times.begin(), times.end());
-    std::cout << size << " B: median " << times[times.size() / 2] << " us, least "
-              << times[0] << ", shared " << world.at(0).stats().parts_shared << "\n";
-  }
-}
-
 INSTANTIATE_TEST_SUITE_P(
     Ways,
     NodeTransportWaysRanks,
@@ -181,37 +131,12 @@ void expect_transport_refused(
   EXPECT_NE(what.find(part), std::string::npos) << what;
 }
 
-void use_tcp(NodeTransportOptions& options) {
-  options.unix_sockets = options.shared_memory = false;
-}
-
-// Two workers with a wire between them that can be cut. Only the first finds the
-// other.
-struct CutWorld : TransportWorld {
-  explicit CutWorld(const Change& change = use_tcp)
-      : TransportWorld(2, change, false), relay(members[1].addresses.back()) {
-    members[1].addresses.back() = relay.address();
-    start(0);
-    members[0].addresses.back() = net::Address::tcp("127.0.0.1", 1);
-    start(1);
-  }
-  net::Relay relay;
-};
-
 std::size_t open_descriptors() {
   std::size_t count = 0;
   for ([[maybe_unused]] const auto& one :
        std::filesystem::directory_iterator("/proc/self/fd"))
     ++count;
   return count;
-}
-
-template <class Condition>
-bool comes_true(const Condition& condition, std::chrono::milliseconds time = 20s) {
-  const Deadline deadline = Deadline::after(time);
-  while (!condition() && !deadline.expired())
-    std::this_thread::sleep_for(2ms);
-  return condition();
 }
 
 // -- the beginning
@@ -387,29 +312,6 @@ TEST(NodeTransportRanks, AnotherJobIsRefusedWithAReason) {
       << world.log(0).ends[0].why;
 }
 
-// A node that is let in as "w1" and says what it likes.
-struct BadWorker {
-  explicit BadWorker(TransportWorld& world)
-      : node(
-            {.name = "w1",
-             .job = "test",
-             .security = net::Security::insecure_loopback()},
-            recorder),
-        peer(node.connect("w0", world.members[0].addresses.front(), net::soon())) {}
-  void say(WireKind kind, std::string header, const std::string& body = "") {
-    auto kept = std::make_shared<std::string>(body);
-    net::OutMessage message{
-        .envelope = {
-            .type = static_cast<std::uint16_t>(kind), .header = std::move(header)}};
-    message.body.push_back(std::as_bytes(std::span(*kept)));
-    message.keep = kept;
-    peer.send(std::move(message));
-  }
-  net::Recorder recorder;
-  net::Node node;
-  net::Peer peer;
-};
-
 TEST(NodeTransportRanks, BadBytesEndTheirSenderAlone) {
   struct Lie {
     WireKind kind;
@@ -533,20 +435,6 @@ TEST(NodeTransportRanks, ReceivedTensorsOutliveTheirTransport) {
 }
 
 // -- processes
-
-// Runs `body` as one worker of a world of processes.
-template <class Body>
-int as_worker(
-    const std::filesystem::path& folder, int me, int count, const Body& body) {
-  net::FileStore store(folder / "store");
-  PacketLog log;
-  NodeTransport transport(
-      {.me = {.id = me, .name = text("w", me)},
-       .job = "test",
-       .security = net::Security::insecure_loopback()});
-  transport.start(meet(store, transport.member(), count, Deadline::after(20s)), log);
-  return body(transport, log);
-}
 
 TEST(NodeTransportProcs, TensorsGoFromProcessToProcess) {
   const ScratchFolder folder;
