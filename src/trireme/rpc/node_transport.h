@@ -16,6 +16,8 @@
 
 namespace trireme::rpc {
 
+class NodeTransportCore;
+
 struct NodeTransportOptions {
   /// Who this worker is. With certificates, its own says so too.
   WorkerInfo me;
@@ -103,8 +105,7 @@ class NodeTransport final : public Transport {
   NodeTransportStats stats() const;
 
  private:
-  class Core;
-  const std::unique_ptr<Core> core_;
+  const std::unique_ptr<NodeTransportCore> core_;
 };
 
 }  // namespace trireme::rpc
