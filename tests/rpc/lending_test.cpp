@@ -124,6 +124,16 @@ TEST(Lending, WhatIsDeclinedIsNotTriedAgain) {
   EXPECT_EQ(lender.take_offer(), std::nullopt);
 }
 
+TEST(Lending, AnOfferThatCannotBeOpenedIsDeclined) {
+  Lender lender(1 << 20);
+  lender.lend(lending_part(1, 'a'));
+  ArenaOffer offer = *lender.take_offer();
+  offer.inode += 1;
+  const auto borrower = std::make_shared<Borrower>(net::Peer());
+  EXPECT_FALSE(borrower->accept(offer, here()));
+  expect_lending_refused([&] { borrower->borrow(0, 1); }, "lies in 0 bytes");
+}
+
 TEST(Lending, PartsOutliveTheLender) {
   auto loans = std::make_unique<Loans>(1 << 20);
   Part part = loans->borrower->borrow(*loans->lender.lend(lending_part(10, 'a')), 10);

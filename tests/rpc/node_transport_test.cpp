@@ -2,7 +2,9 @@
 
 #include <atomic>
 #include <csignal>
+#include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <functional>
 #include <thread>
 #include <unistd.h>
@@ -131,6 +133,15 @@ void expect_transport_refused(
   EXPECT_NE(what.find(part), std::string::npos) << what;
 }
 
+// Pieces of shared memory that this process sees.
+std::size_t seen_arenas() {
+  std::ifstream maps("/proc/self/maps");
+  std::size_t count = 0;
+  for (std::string line; std::getline(maps, line);)
+    count += line.find("memfd:trireme-rpc") != std::string::npos;
+  return count;
+}
+
 std::size_t open_descriptors() {
   std::size_t count = 0;
   for ([[maybe_unused]] const auto& one :
@@ -251,8 +262,10 @@ TEST(NodeTransportRanks, SharedPartsComeBackWhenTheyAreLetGoOf) {
       EXPECT_TRUE(is_numbered_part(arrival.packet.parts[0], 1 << 20, 0));
     world.log(1).arrivals.clear();
     EXPECT_TRUE(comes_true([&] { return world.at(0).stats().lent_bytes == 0; }));
+    EXPECT_EQ(seen_arenas(), 2u);
   }
   EXPECT_TRUE(comes_true([&] { return open_descriptors() == before; }));
+  EXPECT_EQ(seen_arenas(), 0u);
 }
 
 TEST(NodeTransportRanks, WithoutRoomPartsGoThroughTheSocket) {
@@ -289,8 +302,40 @@ TEST(NodeTransportRanks, ReceivedTensorsOutliveTheirTransport) {
     }
     EXPECT_GT(world.at(0).stats().parts_shared, 10u);
   }
+  EXPECT_EQ(seen_arenas(), 1u);
   for (std::size_t i = 0; i < kept.size(); ++i)
     EXPECT_TRUE(is_numbered_part(kept[i], 1 << 20, i));
+  kept.clear();
+  EXPECT_TRUE(comes_true([] { return seen_arenas() == 0; }));
+}
+
+// -- protection
+
+TEST(NodeTransportProcs, TheEnvironmentSaysWhatProtectsIt) {
+  testing::Processes processes;
+  processes.start([] {
+    for (const char* name :
+         {"TRIREME_SECURITY",
+          "TRIREME_JOB_KEY",
+          "TRIREME_JOB_KEY_FILE",
+          "TRIREME_CA_FILE",
+          "TRIREME_CERTIFICATE_FILE",
+          "TRIREME_PRIVATE_KEY_FILE"})
+      ::unsetenv(name);
+    expect_transport_refused(
+        [] { NodeTransport({.me = {.name = "a"}}); }, "what protects connections");
+    ::setenv("TRIREME_SECURITY", "insecure-loopback", 1);
+    NodeTransport({.me = {.name = "a"}});
+    // Without a key nothing leaves this machine.
+    expect_transport_refused(
+        [] {
+          NodeTransport(
+              {.me = {.name = "a"}, .listen = net::Address::tcp("0.0.0.0", 0)});
+        },
+        "use a job key");
+    return 0;
+  });
+  testing::expect_good_ends(processes.wait(20s));
 }
 
 // -- processes

@@ -78,12 +78,12 @@ Contact::Ended Contact::end(const net::Peer& peer) {
   const bool was_first = found == sessions_.begin();
   ended = std::move(*found);
   sessions_.erase(found);
-  const bool last = sessions_.empty();
-  return {
-      .last = last,
-      .lost = was_first,
-      .dial = last && !gone_ && !std::exchange(dialling_, true),
-      .pause = next_pause()};
+  Ended result{.last = sessions_.empty(), .lost = was_first};
+  if (result.last && !gone_ && !std::exchange(dialling_, true)) {
+    result.dial = true;
+    result.pause = next_pause();
+  }
+  return result;
 }
 
 Contact::Ended Contact::fail_to_dial() {

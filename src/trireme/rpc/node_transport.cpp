@@ -11,6 +11,7 @@
 #include "trireme/core/error.h"
 #include "trireme/core/escape.h"
 #include "trireme/core/log.h"
+#include "trireme/core/machine.h"
 #include "trireme/rpc/node_transport_core.h"
 
 namespace trireme::rpc {
@@ -77,7 +78,8 @@ Member NodeTransportCore::member() const {
   return member;
 }
 
-void NodeTransportCore::start(std::vector<Member> members, PacketReceiver& receiver) {
+void NodeTransportCore::start(
+    const std::vector<Member>& members, PacketReceiver& receiver) {
   const std::lock_guard lock(start_mutex_);
   if (started_)
     throw InvalidArgument(
@@ -115,6 +117,12 @@ void NodeTransportCore::start(std::vector<Member> members, PacketReceiver& recei
     if (contact)
       by_name_[contact->name()] = contact.get();
   receiver_ = &receiver;
+  // Who looks for more before it sleeps must not take the core of one who works.
+  const auto here_too =
+      std::count_if(members.begin(), members.end(), [&](const Member& one) {
+        return one.place.kernel == place_.kernel;
+      });
+  node_->set_looks(here_too <= available_cores());
   open_ = true;
   for (const auto& event : early_)
     event();
@@ -177,8 +185,9 @@ Member NodeTransport::member() const {
   return core_->member();
 }
 
-void NodeTransport::start(std::vector<Member> members, PacketReceiver& receiver) {
-  core_->start(std::move(members), receiver);
+void NodeTransport::start(
+    const std::vector<Member>& members, PacketReceiver& receiver) {
+  core_->start(members, receiver);
 }
 
 void NodeTransport::send(WorkerId to, Packet packet) {

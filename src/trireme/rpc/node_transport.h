@@ -86,7 +86,7 @@ class NodeTransport final : public Transport {
 
   /// From now on packets go to the others and come from them, those included that came
   /// before. `members` has one for each number, this worker among them.
-  void start(std::vector<Member> members, PacketReceiver& receiver);
+  void start(const std::vector<Member>& members, PacketReceiver& receiver);
 
   /// InvalidArgument for a worker that is not among the members, for this one itself,
   /// and for a packet above the limits of a message. What is sent to a worker that is

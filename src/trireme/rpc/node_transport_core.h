@@ -25,7 +25,7 @@ class NodeTransportCore : public net::Receiver {
   explicit NodeTransportCore(NodeTransportOptions options);
 
   Member member() const;
-  void start(std::vector<Member> members, PacketReceiver& receiver);
+  void start(const std::vector<Member>& members, PacketReceiver& receiver);
   void send(WorkerId to, Packet packet);
   void hold_back(WorkerId worker, bool held) { other(worker).hold_back(held); }
   void close(Deadline deadline);
