@@ -4,17 +4,23 @@
 #include <condition_variable>
 #include <cstring>
 #include <deque>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <gtest/gtest.h>
 
+#include "../net/relay.h"
+#include "../net/two_nodes.h"
 #include "trireme/core/error.h"
+#include "trireme/net/file_store.h"
 #include "trireme/rpc/node_transport.h"
+#include "trireme/rpc/packet_message.h"
 
 namespace trireme::rpc {
 
@@ -119,5 +125,71 @@ struct TransportWorld {
   std::vector<std::unique_ptr<NodeTransport>> transports;
   std::vector<Member> members;
 };
+
+template <class Condition>
+bool comes_true(
+    const Condition& condition,
+    std::chrono::milliseconds time = std::chrono::seconds(20)) {
+  const Deadline deadline = Deadline::after(time);
+  while (!condition() && !deadline.expired())
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  return condition();
+}
+
+inline void use_tcp(NodeTransportOptions& options) {
+  options.unix_sockets = options.shared_memory = false;
+}
+
+/// Two workers with a wire between them that can be cut. Only the first finds the
+/// other.
+struct CutWorld : TransportWorld {
+  explicit CutWorld(const Change& change = use_tcp)
+      : TransportWorld(2, change, false), relay(members[1].addresses.back()) {
+    members[1].addresses.back() = relay.address();
+    start(0);
+    members[0].addresses.back() = net::Address::tcp("127.0.0.1", 1);
+    start(1);
+  }
+  net::Relay relay;
+};
+
+/// A node that is let in as "w1" and says what it likes.
+struct BadWorker {
+  explicit BadWorker(TransportWorld& world)
+      : node(
+            {.name = "w1",
+             .job = "test",
+             .security = net::Security::insecure_loopback()},
+            recorder),
+        peer(node.connect("w0", world.members[0].addresses.front(), net::soon())) {}
+  void say(WireKind kind, std::string header, const std::string& body = "") {
+    auto kept = std::make_shared<std::string>(body);
+    net::OutMessage message{
+        .envelope = {
+            .type = static_cast<std::uint16_t>(kind), .header = std::move(header)}};
+    message.body.push_back(std::as_bytes(std::span(*kept)));
+    message.keep = kept;
+    peer.send(std::move(message));
+  }
+  net::Recorder recorder;
+  net::Node node;
+  net::Peer peer;
+};
+
+/// Runs `body` as one worker of a world of processes.
+template <class Body>
+int as_worker(
+    const std::filesystem::path& folder, int me, int count, const Body& body) {
+  net::FileStore store(folder / "store");
+  PacketLog log;
+  NodeTransport transport(
+      {.me = {.id = me, .name = text("w", me)},
+       .job = "test",
+       .security = net::Security::insecure_loopback()});
+  transport.start(
+      meet(store, transport.member(), count, Deadline::after(std::chrono::seconds(20))),
+      log);
+  return body(transport, log);
+}
 
 }  // namespace trireme::rpc

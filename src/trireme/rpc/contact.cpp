@@ -78,12 +78,12 @@ Contact::Ended Contact::end(const net::Peer& peer) {
   const bool was_first = found == sessions_.begin();
   ended = std::move(*found);
   sessions_.erase(found);
-  const bool last = sessions_.empty();
-  return {
-      .last = last,
-      .lost = was_first,
-      .dial = last && !gone_ && !std::exchange(dialling_, true),
-      .pause = next_pause()};
+  Ended result{.last = sessions_.empty(), .lost = was_first};
+  if (result.last && !gone_ && !std::exchange(dialling_, true)) {
+    result.dial = true;
+    result.pause = next_pause();
+  }
+  return result;
 }
 
 Contact::Ended Contact::fail_to_dial() {
@@ -115,8 +115,10 @@ bool Contact::wants_dial() {
 
 bool Contact::set_gone() {
   std::vector<Packet> dropped;
+  std::vector<net::Allowance> released;
   const std::lock_guard lock(mutex_);
   dropped.swap(waiting_);
+  released.swap(allowances_);
   waiting_bytes_ = 0;
   return !std::exchange(gone_, true);
 }
@@ -144,6 +146,20 @@ std::shared_ptr<Borrower> Contact::borrower(const net::Peer& peer) const {
   const std::lock_guard lock(mutex_);
   const Session* const session = find(peer);
   return session == nullptr ? nullptr : session->borrower;
+}
+
+void Contact::hold_back(bool held) {
+  std::vector<net::Allowance> released;  // without the lock
+  const std::lock_guard lock(mutex_);
+  held_back_ = held;
+  if (!held)
+    released.swap(allowances_);
+}
+
+void Contact::received(net::Allowance allowance) {
+  const std::lock_guard lock(mutex_);
+  if (held_back_)
+    allowances_.push_back(std::move(allowance));
 }
 
 std::vector<net::Peer> Contact::sessions() const {

@@ -16,6 +16,8 @@
 
 namespace trireme::rpc {
 
+class NodeTransportCore;
+
 struct NodeTransportOptions {
   /// Who this worker is. With certificates, its own says so too.
   WorkerInfo me;
@@ -34,7 +36,7 @@ struct NodeTransportOptions {
   /// both see, from how many bytes on, and how many bytes one worker may hold at once:
   /// beyond that they go through the socket. Unused memory goes back after a while.
   bool shared_memory = true;
-  std::size_t shared_bytes = std::size_t{256} << 10;
+  std::size_t shared_bytes = std::size_t{32} << 10;
   std::uint64_t arena_bytes = std::uint64_t{1} << 30;
   /// How much of what is sent to a worker may wait for a connection with it. What is
   /// beyond is dropped, and reported as lost once there is one.
@@ -84,12 +86,17 @@ class NodeTransport final : public Transport {
 
   /// From now on packets go to the others and come from them, those included that came
   /// before. `members` has one for each number, this worker among them.
-  void start(std::vector<Member> members, PacketReceiver& receiver);
+  void start(const std::vector<Member>& members, PacketReceiver& receiver);
 
   /// InvalidArgument for a worker that is not among the members, for this one itself,
   /// and for a packet above the limits of a message. What is sent to a worker that is
   /// gone goes nowhere.
   void send(WorkerId to, Packet packet) override;
+
+  /// While a worker is held back, it can send no more than a few megabytes beyond what
+  /// has come: for a receiver that has more to do than it can. Packets wait at the
+  /// sender, and are not lost.
+  void hold_back(WorkerId worker, bool held);
 
   /// Sends what is queued, as far as the deadline allows, and says goodbye. When it
   /// returns the receiver is not called any more.
@@ -98,8 +105,7 @@ class NodeTransport final : public Transport {
   NodeTransportStats stats() const;
 
  private:
-  class Core;
-  const std::unique_ptr<Core> core_;
+  const std::unique_ptr<NodeTransportCore> core_;
 };
 
 }  // namespace trireme::rpc

@@ -1,0 +1,173 @@
+#include "trireme/rpc/node_transport_core.h"
+
+#include <thread>
+
+#include <gtest/gtest.h>
+
+#include "transports.h"
+#include "trireme/net/bytes.h"
+#include "trireme/net/job_key.h"
+
+namespace trireme::rpc {
+
+using namespace std::chrono_literals;
+
+// -- connections that break
+
+TEST(NodeTransportCoreRanks, AShortBreakIsNotNoticed) {
+  CutWorld world;
+  for (std::size_t i = 0; i < 200; ++i) {
+    world.at(0).send(
+        1, {.head = text("packet ", i), .parts = {numbered_part(20'000, i)}});
+    if (i % 50 == 25)
+      world.relay.cut();
+    std::this_thread::sleep_for(1ms);
+  }
+  ASSERT_TRUE(world.log(1).wait_arrivals(200));
+  EXPECT_TRUE(world.log(0).losses.empty());
+  EXPECT_GT(world.relay.connections(), 1);
+}
+
+TEST(NodeTransportCoreRanks, ALongBreakIsALossAndTheWorkerComesBack) {
+  CutWorld world;
+  world.at(0).send(1, {.head = "before"});
+  ASSERT_TRUE(world.log(1).wait_arrivals(1));
+  world.relay.refuse(true);
+  world.relay.cut();
+  ASSERT_TRUE(world.log(0).wait_losses(1));
+  EXPECT_EQ(world.log(0).losses[0].worker, 1);
+  EXPECT_NE(world.log(0).losses[0].why, "");
+  world.relay.refuse(false);
+  // Nobody sends, and still there is a session again.
+  EXPECT_TRUE(comes_true([&] { return world.at(0).stats().sessions == 1; }));
+  world.at(0).send(1, {.head = "after"});
+  EXPECT_TRUE(world.log(1).wait_arrivals(2));
+  EXPECT_TRUE(world.log(0).ends.empty());
+}
+
+TEST(NodeTransportCoreRanks, WhatWaitsForAConnectionIsBoundedAndToldOf) {
+  CutWorld world([](NodeTransportOptions& options) {
+    use_tcp(options);
+    options.waiting_bytes = 4 << 20;
+    options.dial = 60s;
+  });
+  world.relay.refuse(true);
+  for (std::size_t i = 0; i < 1000; ++i)
+    world.at(0).send(
+        1, {.head = text("packet ", i), .parts = {numbered_part(1 << 18, i)}});
+  EXPECT_GE(world.at(0).stats().packets_dropped, 980u);
+  EXPECT_TRUE(world.log(0).losses.empty());
+  world.relay.refuse(false);
+  ASSERT_TRUE(world.log(0).wait_losses(1));
+  EXPECT_TRUE(comes_true([&] {
+    return world.at(1).stats().packets_received + world.at(0).stats().packets_dropped ==
+           1000;
+  }));
+}
+
+TEST(NodeTransportCoreRanks, WhoCannotBeReachedIsLostAgainAndAgain) {
+  CutWorld world([](NodeTransportOptions& options) {
+    use_tcp(options);
+    options.dial = 100ms;
+  });
+  world.relay.refuse(true);
+  for (std::size_t i = 1; i <= 3; ++i) {
+    world.at(0).send(1, {.head = "lost"});
+    ASSERT_TRUE(world.log(0).wait_losses(i));
+  }
+  EXPECT_TRUE(world.log(0).ends.empty());
+}
+
+TEST(NodeTransportCoreRanks, AWorkerMayBeHeldBack) {
+  TransportWorld world(2, use_tcp);
+  world.at(1).hold_back(0, true);
+  for (std::size_t i = 0; i < 100; ++i)
+    world.at(0).send(
+        1, {.head = text("packet ", i), .parts = {numbered_part(2 << 20, i)}});
+  std::this_thread::sleep_for(500ms);
+  const auto arrived = world.at(1).stats().packets_received;
+  EXPECT_GE(arrived, 10u);
+  EXPECT_LE(arrived, 33u);
+  world.at(0).send(1, {.head = "small ones pass"});
+  EXPECT_TRUE(world.log(1).wait_arrivals(arrived + 1));
+  world.at(1).hold_back(0, false);
+  EXPECT_TRUE(world.log(1).wait_arrivals(101));
+}
+
+TEST(NodeTransportCoreRanks, WhatAReceiverKeepsHoldsNobodyUp) {
+  TransportWorld world(2, use_tcp);
+  // Far more than the window between two nodes, and all of it is kept.
+  for (std::size_t i = 0; i < 60; ++i)
+    world.at(0).send(
+        1, {.head = text("packet ", i), .parts = {numbered_part(2 << 20, i)}});
+  EXPECT_TRUE(world.log(1).wait_arrivals(60));
+}
+
+// -- those who are not let in
+
+TEST(NodeTransportCoreRanks, AnotherKeyIsRefusedWithAReason) {
+  TransportWorld world(2, [](NodeTransportOptions& options) {
+    options.security = net::Security::job_key(net::JobKey::random());
+  });
+  world.at(0).send(1, {.head = "hello"});
+  ASSERT_TRUE(world.log(0).wait_ends(1));
+  EXPECT_EQ(world.log(0).ends[0].worker, 1);
+  EXPECT_NE(world.log(0).ends[0].why.find("key"), std::string::npos)
+      << world.log(0).ends[0].why;
+  EXPECT_TRUE(world.log(1).arrivals.empty());
+}
+
+TEST(NodeTransportCoreRanks, AnotherJobIsRefusedWithAReason) {
+  TransportWorld world(2, [](NodeTransportOptions& options) {
+    options.incarnation = static_cast<std::uint64_t>(options.me.id);
+  });
+  world.at(0).send(1, {.head = "hello"});
+  ASSERT_TRUE(world.log(0).wait_ends(1));
+  EXPECT_NE(world.log(0).ends[0].why.find("to a start that is over"), std::string::npos)
+      << world.log(0).ends[0].why;
+}
+
+TEST(NodeTransportCoreRanks, BadBytesEndTheirSenderAlone) {
+  struct Lie {
+    WireKind kind;
+    std::string header;
+    const char* why;
+  };
+  const std::string one_shared =
+      net::ByteWriter().flag(true).u64(8).u64(0).take();  // before any offer
+  for (const Lie& lie :
+       {Lie{static_cast<WireKind>(99), "", "got a message of type 99"},
+        Lie{WireKind::Packet, "short", "the header of a packet"},
+        Lie{WireKind::Packet,
+            net::ByteWriter().u64(1 << 30).u32(0).take(),
+            "a head that lies in it"},
+        Lie{WireKind::Packet, net::ByteWriter().u64(0).u32(1).take(), "in 0 bytes"},
+        Lie{WireKind::Offer, "x", "an offer of shared memory"},
+        Lie{WireKind::Answer, encode_answer(true), "without an offer"},
+        Lie{WireKind::Return, encode_returns({0}), "to be given back"}}) {
+    TransportWorld world(3);
+    BadWorker bad(world);
+    bad.say(lie.kind, lie.header, one_shared);
+    ASSERT_TRUE(world.log(0).wait_ends(1)) << lie.why;
+    EXPECT_EQ(world.log(0).ends[0].worker, 1);
+    EXPECT_NE(world.log(0).ends[0].why.find(lie.why), std::string::npos)
+        << world.log(0).ends[0].why;
+    world.at(2).send(0, {.head = "hello"});
+    EXPECT_TRUE(world.log(0).wait_arrivals(1));
+    EXPECT_EQ(world.log(0).arrivals[0].from, 2);
+  }
+}
+
+TEST(NodeTransportCoreRanks, AStrangerIsTurnedAway) {
+  TransportWorld world(1);
+  net::Recorder recorder;
+  net::Node stranger(
+      {.name = "stranger",
+       .job = "test",
+       .security = net::Security::insecure_loopback()},
+      recorder);
+  stranger.connect("w0", world.members[0].addresses.front(), net::soon());
+  EXPECT_TRUE(recorder.wait_losses(1));
+}
+
+}  // namespace trireme::rpc
