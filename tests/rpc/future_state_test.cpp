@@ -151,6 +151,20 @@ TEST(FutureState, TheFirstEndCounts) {
   state->release(FutureState::kReference);
 }
 
+TEST(FutureState, AContinuationThatComesTooLateRunsAlone) {
+  std::vector<int> notes;
+  NotingContinuation late, stranger;
+  late.notes = stranger.notes = &notes;
+  late.name = 1, stranger.name = 2;
+  // As it is left by a try to get into the list just before it was closed.
+  late.next = &stranger;
+  auto* state = new StateOf<int>;
+  state->set(1);
+  state->add(late);
+  EXPECT_EQ(notes, (std::vector<int>{1, -1}));
+  state->release(FutureState::kReference);
+}
+
 TEST(FutureState, AHookThatThrowsIsLogged) {
   std::vector<std::string> lines;
   const auto scope =
