@@ -16,7 +16,9 @@ void fill_in(AgentOptions& options) {
   const Environment env = Environment::of_process();
   if (!options.role)
     options.role = read_launch_role(env).name;
-  NodeTransportOptions& transport = options.transport;
+  if (!options.transport)
+    options.transport.emplace();
+  NodeTransportOptions& transport = *options.transport;
   if (options.rank && options.world_size && options.store)
     return;
   const LaunchEnv launch = read_launch_env(env);
@@ -54,7 +56,7 @@ Agent::Agent(AgentOptions options) {
   fill_in(options);
   expect_rank(options);
   store_ = std::make_shared<net::PrefixStore>(options.world + "/", options.store);
-  NodeTransportOptions transport = options.transport;
+  NodeTransportOptions transport = *options.transport;
   transport.me = {.id = *options.rank, .name = options.name, .role = *options.role};
   transport_ = std::make_unique<NodeTransport>(std::move(transport));
   std::vector<Member> members = meet(
@@ -72,7 +74,7 @@ Agent::Agent(AgentOptions options) {
       .lease = options.lease,
       .calls_per_worker = options.calls_per_worker,
       .trace_calls = options.trace_calls,
-      .job = options.transport.job.empty() ? options.world : options.transport.job};
+      .job = options.transport->job.empty() ? options.world : options.transport->job};
   for (const Member& member : members)
     core.workers.push_back(member.info);
   if (core.pool.name == WorkerPoolOptions().name)

@@ -51,8 +51,9 @@ struct AgentOptions {
   /// How many calls to keep for chrome_trace(); none if 0.
   std::size_t trace_calls = 0;
 
-  /// How packets travel. Who this is, the job and its start are filled in.
-  NodeTransportOptions transport{};
+  /// How packets travel, if not as by default. Who this is, the job and its start are
+  /// filled in.
+  std::optional<NodeTransportOptions> transport{};
 };
 
 /// What becomes of references that are left at a shutdown.

@@ -79,7 +79,7 @@ rpc::AgentOptions rpc_worker(
       .meeting = options.timeout,
       .timeout = options.timeout};
   made.pool.threads = 4;
-  made.transport.security = net::Security::insecure_loopback();
+  made.transport.emplace().security = net::Security::insecure_loopback();
   if (options.edit)
     options.edit(made);
   return made;
