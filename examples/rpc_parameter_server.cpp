@@ -102,8 +102,6 @@ void lead(const rpc::Agent& agent) {
   rpc::all(std::move(trainers)).get();
   for (const auto& [trainer, updates] : weights.call(&Weights::updates))
     std::cout << updates << " updates by " << trainer << std::endl;
-}), 0.0) - 1 << " updates by "
-            << weights.call(&Weights::trainers) - 1 << " trainers" << std::endl;
 }
 
 int work(int rank) {
