@@ -117,7 +117,7 @@ void Agent::shutdown(ShutdownOptions options) {
         {.store = *store_,
          .rank = me().id,
          .world_size = size,
-         .idle = [this] { return core_->engine().load().idle(); },
+         .idle = [this] { return core_->idle(); },
          .activity = [this] { return core_->engine().activity(); },
          .check =
              [this, size] {

@@ -24,7 +24,7 @@ AgentCore::AgentCore(AgentCoreOptions options)
     : options_(std::move(options)),
       notes_(options_.job, me().name),
       pool_(options_.pool),
-      under_way_(options_.workers.size()) {
+      rooms_(options_.workers.size()) {
   for (std::size_t i = 0; i < options_.workers.size(); ++i)
     counters_.push_back(std::make_shared<PeerCounters>());
 }
@@ -64,7 +64,33 @@ void AgentCore::start(Transport& transport) {
   engine_->start(transport);
 }
 
+void CallTie::keep(CancelRegistration registration) {
+  const std::lock_guard lock(mutex_);
+  if (!ended_)
+    registration_ = std::move(registration);
+}
+
+// Not under the lock: it waits for a callback that runs, which may end the call, too.
+void CallTie::end() {
+  CancelRegistration registration;
+  const std::lock_guard lock(mutex_);
+  ended_ = true;
+  registration = std::move(registration_);
+}
+
 std::uint64_t AgentCore::call(CallPlan plan, std::unique_ptr<CallEnd> end) {
+  const ObjectId creates = plan.creates ? plan.creates->id() : ObjectId{};
+  try {
+    return send(std::move(plan), std::move(end));
+  } catch (...) {
+    // No request will ever ask for that name.
+    if (creates.number != 0)
+      engine_->abandon(creates);
+    throw;
+  }
+}
+
+std::uint64_t AgentCore::send(CallPlan plan, std::unique_ptr<CallEnd> end) {
   expect_open();
   const CallContext* inside = this_call();
   const Deadline deadline =
@@ -77,6 +103,26 @@ std::uint64_t AgentCore::call(CallPlan plan, std::unique_ptr<CallEnd> end) {
   end->start_ = Time::clock::now();
   end->signature_ = plan.signature;
   end->function_ = plan.function;
+  if (inside)
+    end->tie_ = std::make_shared<CallTie>();
+  Request request = pack(plan, *end);
+  add_blocking_hook(engine_);
+  enter(plan.to, deadline);
+  counters(plan.to).sent();
+  const auto tie = end->tie_;
+  const std::uint64_t number =
+      engine_->call(plan.to, std::move(request), std::move(end), plan.hurry);
+  if (tie)
+    tie->keep(inside->cancel.on_cancel(
+        [engine = std::weak_ptr(engine_), number](const std::string&) {
+          if (const auto alive = engine.lock())
+            alive->cancel(number);
+        }));
+  return number;
+}
+
+// The request, if it may be sent.
+Request AgentCore::pack(CallPlan& plan, const CallEnd& end) const {
   for (const Reference& reference : plan.arguments.references)
     if (reference.hold() && reference->releases() != engine_->releases())
       throw InvalidArgument(text(
@@ -90,10 +136,10 @@ std::uint64_t AgentCore::call(CallPlan plan, std::unique_ptr<CallEnd> end) {
       .payload = pack_call(
           {.function = plan.function,
            .signature = plan.signature->hash,
-           .trace = end->trace_,
-           .span = end->span_},
+           .trace = end.trace_,
+           .span = end.span_},
           std::move(plan.arguments)),
-      .deadline = time_of(deadline),
+      .deadline = time_of(end.deadline_),
       .idempotent = plan.options.idempotent,
       .creates = std::move(plan.creates)};
   if (const std::uint64_t bytes = bytes_of(request.payload);
@@ -106,25 +152,30 @@ std::uint64_t AgentCore::call(CallPlan plan, std::unique_ptr<CallEnd> end) {
         ", got ",
         bytes,
         "; send it in pieces, or raise message_bytes"));
-  enter(plan.to, deadline);
-  counters(plan.to).sent();
-  add_blocking_hook(engine_);
-  return engine_->call(plan.to, std::move(request), std::move(end), plan.hurry);
+  return request;
+}
+
+bool AgentCore::try_enter(Room& room) const {
+  std::size_t taken = room.taken.load();
+  while (taken < options_.calls_per_worker)
+    if (room.taken.compare_exchange_weak(taken, taken + 1))
+      return true;
+  return false;
 }
 
 // Waits until there is room for one more call to that worker.
 void AgentCore::enter(WorkerId to, const Deadline& deadline) {
-  auto& count = under_way_[static_cast<std::size_t>(to)];
-  if (count.fetch_add(1) < options_.calls_per_worker)
+  Room& room = rooms_[static_cast<std::size_t>(to)];
+  if (try_enter(room))
     return;
-  const auto has_room = [&] { return count.load() <= options_.calls_per_worker; };
-  {
-    const Blocking blocking;
-    std::unique_lock lock(mutex_);
-    if (room_.wait_for(lock, deadline.remaining(), has_room))
-      return;
-  }
-  leave(to);
+  const Blocking blocking;
+  std::unique_lock lock(mutex_);
+  ++room.waiting;
+  const bool entered =
+      left_room_.wait_for(lock, deadline.remaining(), [&] { return try_enter(room); });
+  --room.waiting;
+  if (entered)
+    return;
   throw TimeoutError(text(
       "[rpc] expected room for one more call to worker ",
       worker(to).name,
@@ -135,11 +186,12 @@ void AgentCore::enter(WorkerId to, const Deadline& deadline) {
 }
 
 void AgentCore::leave(WorkerId to) {
-  if (under_way_[static_cast<std::size_t>(to)].fetch_sub(1) <=
-      options_.calls_per_worker)
+  Room& room = rooms_[static_cast<std::size_t>(to)];
+  --room.taken;
+  if (room.waiting.load() == 0)
     return;
   const std::lock_guard lock(mutex_);
-  room_.notify_all();
+  left_room_.notify_all();
 }
 
 const WorkerInfo& AgentCore::worker(const std::string& name) const {

@@ -44,6 +44,20 @@ struct AgentCoreOptions {
   std::string job;
 };
 
+/// Ties a call to the one inside which it is made: cancelled with that, until it ends.
+class CallTie {
+ public:
+  /// Keeps the registration, unless the call has ended meanwhile.
+  void keep(CancelRegistration registration);
+  /// The call has ended.
+  void end();
+
+ private:
+  std::mutex mutex_;
+  bool ended_ = false;
+  CancelRegistration registration_;
+};
+
 /// One call, from its start to its end. Its future lies in what is made of it.
 class CallEnd : public Completion {
  public:
@@ -65,7 +79,7 @@ class CallEnd : public Completion {
   std::uint64_t trace_ = 0;
   Time start_{};
   Deadline deadline_ = Deadline::after(Deadline::kLongest);
-  CancelRegistration parent_;  // the call inside which this one is made
+  std::shared_ptr<CallTie> tie_;  // to the call inside which this one is made
   void note(Status status, Time::duration time);
   std::exception_ptr error_of(const Outcome& outcome) const;
 };
@@ -109,6 +123,9 @@ class AgentCore : public std::enable_shared_from_this<AgentCore> {
   /// References between workers that this one knows of, a line each.
   std::vector<std::string> left() const;
 
+  /// Whether nothing is under way here.
+  bool idle() const { return server_->running() == 0 && engine_->load().idle(); }
+
   Engine& engine() { return *engine_; }
   WorkerPool& pool() { return pool_; }
   const AgentCoreOptions& options() const { return options_; }
@@ -119,6 +136,14 @@ class AgentCore : public std::enable_shared_from_this<AgentCore> {
 
  private:
   friend class CallEnd;
+  // Of one worker: how many calls to it are under way, and how many wait for room.
+  struct Room {
+    std::atomic<std::size_t> taken{0};
+    std::atomic<std::size_t> waiting{0};
+  };
+  std::uint64_t send(CallPlan plan, std::unique_ptr<CallEnd> end);
+  Request pack(CallPlan& plan, const CallEnd& end) const;
+  bool try_enter(Room& room) const;
   void enter(WorkerId to, const Deadline& deadline);
   void leave(WorkerId to);
   void expect_open() const;
@@ -133,10 +158,9 @@ class AgentCore : public std::enable_shared_from_this<AgentCore> {
   std::atomic<bool> closed_{false};
   std::atomic<std::uint64_t> next_span_{1};
 
-  // How many calls to each worker are under way.
-  std::vector<std::atomic<std::size_t>> under_way_;
+  std::vector<Room> rooms_;
   mutable std::mutex mutex_;
-  std::condition_variable room_;
+  std::condition_variable left_room_;
   std::string why_closed_;
 };
 

@@ -66,7 +66,8 @@ InvalidArgument refusal(
 }  // namespace
 
 void CallEnd::finish(Outcome outcome) {
-  parent_.reset();
+  if (tie_)
+    tie_->end();
   const auto time = Time::clock::now() - start_;
   core_->counters(to_).ended(outcome.status, time);
   core_->leave(to_);

@@ -31,6 +31,18 @@ class BringsPackets {
   bool former_;
 };
 
+// A thread has done what is to be done.
+class Performed {
+ public:
+  explicit Performed(std::atomic<std::size_t>& performing) : performing_(performing) {}
+  ~Performed() { --performing_; }
+  Performed(const Performed&) = delete;
+  Performed& operator=(const Performed&) = delete;
+
+ private:
+  std::atomic<std::size_t>& performing_;
+};
+
 std::uint64_t first_number() {
   // Above all that a former process of this place has used.
   return static_cast<std::uint64_t>(
@@ -71,13 +83,17 @@ void Engine::change(bool flush, const Change& change) {
     const std::lock_guard lock(mutex_);
     change(now);
     effects = protocol_.take_effects(now, flush);
+    ++performing_;
   }
   active_.store(true, std::memory_order_relaxed);
   want_wake(now + kBeat);
   perform(std::move(effects));
 }
 
-void Engine::perform(Effects effects) {
+void Engine::perform(Effects wanted) {
+  // What goes with the effects may let references go: they go first.
+  const Performed performed(performing_);
+  Effects effects = std::move(wanted);
   for (auto& [to, packet] : effects.packets)
     transport_->send(to, std::move(packet));
   for (auto& [completion, outcome] : effects.finished)
@@ -123,6 +139,10 @@ void Engine::gather() {
 Reference Engine::name(WorkerId owner) {
   const std::lock_guard lock(mutex_);
   return protocol_.name(owner);
+}
+
+void Engine::abandon(ObjectId name) {
+  change(true, [&](Time now) { protocol_.abandon(name, now); });
 }
 
 Reference Engine::own(std::shared_ptr<void> cargo) {
@@ -176,6 +196,7 @@ void Engine::run() {
       protocol_.tick(now);
       effects = protocol_.take_effects(now);
       next = protocol_.next();
+      ++performing_;
     }
     perform(std::move(effects));
     if (active_.load(std::memory_order_relaxed))
@@ -224,6 +245,7 @@ void Engine::stop(const std::string& why) {
     for (WorkerId worker = 0; worker < options_.world_size; ++worker)
       protocol_.gone(worker, why, now);
     effects = protocol_.take_effects(now);
+    ++performing_;
   }
   effects.packets.clear();
   effects.calls.clear();
@@ -235,7 +257,8 @@ Engine::Load Engine::load() const {
   return {
       .waiting = protocol_.waiting(),
       .running = protocol_.running(),
-      .unsent = protocol_.unsent()};
+      .unsent = protocol_.unsent(),
+      .undone = releases_->waiting() + performing_.load()};
 }
 
 std::size_t Engine::waiting(WorkerId worker) const {

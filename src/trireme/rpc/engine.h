@@ -57,6 +57,8 @@ class Engine : public PacketReceiver, public BlockingHook {
 
   /// A name for a value that a call shall make on another worker.
   Reference name(WorkerId owner);
+  /// No call will make the value of that name.
+  void abandon(ObjectId name);
   /// A value of this worker.
   Reference own(std::shared_ptr<void> cargo);
 
@@ -72,13 +74,15 @@ class Engine : public PacketReceiver, public BlockingHook {
   // it would wait for itself.
   void block() override;
 
-  /// Calls that wait for an answer, incoming ones that have none yet, and messages that
-  /// were not acknowledged.
+  /// Calls that wait for an answer, incoming ones that have none yet, messages that
+  /// were not acknowledged, and what is still to be done: with references that were let
+  /// go, or on threads that are at it.
   struct Load {
     std::size_t waiting = 0;
     std::size_t running = 0;
     std::size_t unsent = 0;
-    bool idle() const { return waiting + running + unsent == 0; }
+    std::size_t undone = 0;
+    bool idle() const { return waiting + running + unsent + undone == 0; }
   };
   Load load() const;
   std::size_t waiting(WorkerId worker) const;
@@ -116,6 +120,7 @@ class Engine : public PacketReceiver, public BlockingHook {
   std::atomic<bool> active_{false};   // something has happened since the last tick
   std::atomic<bool> gathers_{false};  // something waits for a flush
   std::atomic<bool> ends_{false};
+  std::atomic<std::size_t> performing_{0};  // threads that do what is to be done
   std::thread thread_;
 };
 

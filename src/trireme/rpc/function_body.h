@@ -161,8 +161,9 @@ struct MethodBody {
       } catch (...) {
         return answer.fail(std::current_exception());
       }
+      // The answer goes last: until then the call counts as running.
       place->future().handle(
-          [member, keep, all = std::move(all), answer = std::move(answer)](
+          [answer = std::move(answer), member, keep, all = std::move(all)](
               Future<KeptValue> made) mutable {
             answer_with(
                 [&]() -> R {

@@ -174,13 +174,15 @@ void Protocol::finish(std::uint64_t call, Outcome outcome, Time now) {
     return pending_.count(number) > 0;
   });
   // A name that was never sent will never have a value.
-  if (pending->creates.number != 0 && !pending->posted && pending->to != me_) {
-    Consequences then;
-    references_.abandon(
-        pending->creates, "the call that was to make it was not sent", then);
-    carry_out(std::move(then), now);
-  }
+  if (pending->creates.number != 0 && !pending->posted && pending->to != me_)
+    abandon(pending->creates, now);
   effects_.finished.emplace_back(std::move(pending->completion), std::move(outcome));
+}
+
+void Protocol::abandon(ObjectId name, Time now) {
+  Consequences then;
+  references_.abandon(name, "the call that was to make it was not sent", then);
+  carry_out(std::move(then), now);
 }
 
 // Ends a call on this side, and tells the callee that nobody waits.

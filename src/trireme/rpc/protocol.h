@@ -122,6 +122,8 @@ class Protocol {
 
   /// A name for a value that a call shall make.
   Reference name(WorkerId owner) { return references_.name(owner); }
+  /// The call that was to make its value will never be made.
+  void abandon(ObjectId name, Time now);
   /// A value of this worker.
   Reference own(std::shared_ptr<void> cargo) {
     return references_.own(std::move(cargo));

@@ -16,22 +16,23 @@ void Loss::set(std::string why) {
 }
 
 void Releases::add(Entry entry) {
-  std::function<void()> wake;
-  {
-    const std::lock_guard lock(mutex_);
-    if (closed_)
-      return;
-    if (entries_.empty())
-      wake = wake_;
-    entries_.push_back(entry);
-  }
-  if (wake)
-    wake();
+  const std::lock_guard lock(mutex_);
+  if (closed_)
+    return;
+  entries_.push_back(entry);
+  // Under the lock, so that nobody is woken who has called close().
+  if (entries_.size() == 1 && wake_)
+    wake_();
 }
 
 std::vector<Releases::Entry> Releases::take() {
   const std::lock_guard lock(mutex_);
   return std::exchange(entries_, {});
+}
+
+std::size_t Releases::waiting() const {
+  const std::lock_guard lock(mutex_);
+  return entries_.size();
 }
 
 void Releases::close() {

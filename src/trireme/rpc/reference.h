@@ -49,6 +49,8 @@ class Releases {
   };
   void add(Entry entry);
   std::vector<Entry> take();
+  /// How many wait to be taken.
+  std::size_t waiting() const;
   /// Nobody takes them any more.
   void close();
 
@@ -57,7 +59,7 @@ class Releases {
   std::weak_ptr<void> home;
 
  private:
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::vector<Entry> entries_;
   std::function<void()> wake_;
   bool closed_ = false;

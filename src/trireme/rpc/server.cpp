@@ -9,8 +9,28 @@
 
 namespace trireme::rpc {
 
+namespace {
+
+// Counts as long as it is there.
+class Counted {
+ public:
+  explicit Counted(std::atomic<std::size_t>& count) : count_(&count) { ++count; }
+  Counted(Counted&& other) noexcept : count_(std::exchange(other.count_, nullptr)) {}
+  Counted& operator=(Counted&&) = delete;
+  ~Counted() {
+    if (count_ != nullptr)
+      --*count_;
+  }
+
+ private:
+  std::atomic<std::size_t>* count_;
+};
+
+}  // namespace
+
 struct Server::Run {
   std::shared_ptr<Server> server;
+  Counted counted;  // before what holds references
   const ServedFunction* function = nullptr;
   Incoming incoming;
   CallHead head;
@@ -60,6 +80,7 @@ void Server::take(Incoming incoming) {
   }
   auto run = std::make_shared<Run>(
       Run{.server = shared_from_this(),
+          .counted = Counted(running_),
           .function = function,
           .incoming = std::move(incoming),
           .head = std::move(head),
@@ -220,7 +241,8 @@ ServedFunction fetch_function() {
     } catch (...) {
       return answer.fail(std::current_exception());
     }
-    place->future().handle([wanted = std::move(wanted), answer = std::move(answer)](
+    // The answer goes last: until then the call counts as running.
+    place->future().handle([answer = std::move(answer), wanted = std::move(wanted)](
                                Future<KeptValue> made) mutable {
       try {
         const KeptValue kept = made.get();

@@ -42,6 +42,8 @@ class Server : public std::enable_shared_from_this<Server> {
 
   /// Takes calls that have come in, and never waits.
   void serve(std::vector<Incoming> calls);
+  /// Calls whose functions, arguments included, are still there: they may be answered.
+  std::size_t running() const { return running_.load(); }
 
  private:
   // One call on its way through a function.
@@ -61,6 +63,7 @@ class Server : public std::enable_shared_from_this<Server> {
   std::weak_ptr<Engine> engine_;
   // Calls that have come and not begun: as long as there are some, answers may gather.
   std::atomic<std::size_t> queued_{0};
+  std::atomic<std::size_t> running_{0};
 };
 
 /// Serves the value behind a reference to who wants it in its wire form: every worker
