@@ -156,7 +156,7 @@ TEST_F(CallEndRanks, RolesThatMayNot) {
     expect_refused(
         agent,
         [](const Caller& there) { there.call<void>("guarded"); },
-        "from a worker with role judge, trainer, got one from role default");
+        "from a worker with role trainer, judge, got one from role default");
   });
 }
 
@@ -172,13 +172,14 @@ TEST(CallEndRoleRanks, ThoseOnTheListMay) {
       [&](Agent& agent) {
         EXPECT_EQ(agent.me().role, roles[agent.me().id]);
         for (WorkerId worker = 0; worker < 3; ++worker)
-          if (agent.me().id == 0)
+          if (agent.me().id == 0) {
             EXPECT_TRUE(contains(
                 message_of<InvalidArgument>(
                     [&] { agent.to(worker).call<int>("guarded"); }),
                 "got one from role server"));
-          else
+          } else {
             EXPECT_EQ(agent.to(worker).call<int>("guarded"), 1);
+          }
       });
 }
 

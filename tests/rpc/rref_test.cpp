@@ -165,10 +165,10 @@ TEST(RRefLifeRanks, ALateReleaseIsNoLeak) {
 
 // Methods may be called, and their results used, before the value is there.
 TEST(RRefLifeRanks, UsesBeforeTheValueIsMade) {
-  Event go;
+  Event gos[2];
   FunctionTable functions = shelf_functions();
-  functions.add("make_slowly", [&go] {
-    EXPECT_TRUE(go.wait());
+  functions.add("make_slowly", [&gos] {
+    EXPECT_TRUE(gos[this_agent().me().id].wait());
     return std::make_unique<Tally>(40);
   });
   functions.add("twice", [](const RRef<int>& number) { return 2 * number.to_here(); });
@@ -180,10 +180,7 @@ TEST(RRefLifeRanks, UsesBeforeTheValueIsMade) {
       const Future<int> here = twice.to_here_async();
       EXPECT_FALSE(here.wait_for(milliseconds(20)));
       EXPECT_FALSE(tally.made().ready());
-      if (owner == 1)
-        go.set();
-      else
-        std::thread([&go] { go.set(); }).join();
+      gos[owner].set();
       EXPECT_EQ(here.get(), 84);
       EXPECT_EQ(tally.call(&Tally::value), 42);
     }

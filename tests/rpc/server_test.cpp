@@ -92,13 +92,13 @@ TEST(ServerRanks, CallsInsideOfCallsUntilNoThreadIsLeft) {
              options.pool.most = 6;
            }},
       [](Agent& agent) {
-        EXPECT_EQ(agent.to(1).call<int>("down", 9), 9);
+        EXPECT_EQ(agent.to(1).call<int>("down", 7), 7);
         const auto start = std::chrono::steady_clock::now();
         const std::string message =
             message_of<RemoteError>([&] { agent.to(1).call<int>("down", 40); });
         EXPECT_TRUE(contains(message, "trireme::Error"));
         EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(10));
-        EXPECT_EQ(agent.to(1).call<int>("down", 9), 9);
+        EXPECT_EQ(agent.to(1).call<int>("down", 7), 7);
       });
 }
 

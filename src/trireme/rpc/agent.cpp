@@ -55,15 +55,18 @@ Agent::Agent(AgentOptions options) {
   check_worker_name(options.name);
   fill_in(options);
   expect_rank(options);
-  store_ = std::make_shared<net::PrefixStore>(options.world + "/", options.store);
+  const auto place =
+      std::make_shared<net::PrefixStore>(options.world + "/", options.store);
   NodeTransportOptions transport = *options.transport;
   transport.me = {.id = *options.rank, .name = options.name, .role = *options.role};
   transport_ = std::make_unique<NodeTransport>(std::move(transport));
   std::vector<Member> members = meet(
-      *store_,
+      *place,
       transport_->member(),
       *options.world_size,
       Deadline::after(options.meeting));
+  store_ = std::make_unique<net::PrefixStore>(
+      "end/" + meeting_name(*place, *options.rank) + "/", place);
   AgentCoreOptions core{
       .me = *options.rank,
       .functions = std::move(options.functions),
@@ -118,7 +121,12 @@ void Agent::shutdown(ShutdownOptions options) {
          .rank = me().id,
          .world_size = size,
          .idle = [this] { return core_->idle(); },
-         .activity = [this] { return core_->engine().activity(); },
+         .activity =
+             [this, &left] {
+               // Before anyone may leave, and take its references along.
+               left = core_->left();
+               return core_->engine().activity();
+             },
          .check =
              [this, size] {
                for (WorkerId worker = 0; worker < size; ++worker)
@@ -134,7 +142,6 @@ void Agent::shutdown(ShutdownOptions options) {
                            "; look at its log"));
              }},
         deadline);
-    left = core_->left();
   } catch (const TimeoutError& error) {
     std::string message = error.what();
     for (const std::string& call : core_->engine().outstanding())

@@ -7,6 +7,7 @@
 
 #include "trireme/core/deadline.h"
 #include "trireme/rpc/cancel_token.h"
+#include "trireme/rpc/executor.h"
 #include "trireme/rpc/worker.h"
 
 namespace trireme::rpc {
@@ -25,6 +26,8 @@ struct CallContext {
   std::uint64_t trace = 0;
   /// The agent that was called, for as long as it is there; see this_agent().
   std::weak_ptr<void> home{};
+  /// Its threads, as long as it is there.
+  Executor* pool = nullptr;
 };
 
 using CallPointer = std::shared_ptr<const CallContext>;

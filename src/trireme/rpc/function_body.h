@@ -98,7 +98,9 @@ void answer_with(Call&& call, bool keep, Answer answer) {
   if constexpr (kIsFuture<R>) {
     R future = [&]() -> R {
       try {
-        return call();
+        R made = call();
+        made.state();  // refuses an empty one
+        return made;
       } catch (...) {
         return failed_future<typename R::Type>(std::current_exception());
       }
@@ -150,10 +152,20 @@ struct FunctionBody<R(Args...)> {
 /// there.
 template <class T, class R, class... Args>
 struct MethodBody {
+  using All = std::tuple<Reference, std::remove_cvref_t<Args>...>;
+  template <class Member>
+  static R invoke(Member member, const KeptValue& kept, All& all) {
+    const std::shared_ptr<T> object = value_as<T>(kept);
+    return std::apply(
+        [&](Reference&, auto&... args) -> R {
+          return std::invoke(member, *object, std::move(args)...);
+        },
+        all);
+  }
   template <class Member>
   static auto of(Member member) {
     return [member](const Values& values, bool keep, Answer answer) {
-      std::tuple<Reference, std::remove_cvref_t<Args>...> all;
+      All all;
       std::shared_ptr<ValuePlace> place;
       try {
         all = arguments_of<Reference, Args...>(values);
@@ -161,21 +173,22 @@ struct MethodBody {
       } catch (...) {
         return answer.fail(std::current_exception());
       }
+      const bool waits = !place->future().ready();
       // The answer goes last: until then the call counts as running.
       place->future().handle(
-          [answer = std::move(answer), member, keep, all = std::move(all)](
+          [answer = std::move(answer), member, keep, waits, all = std::move(all)](
               Future<KeptValue> made) mutable {
-            answer_with(
-                [&]() -> R {
-                  const std::shared_ptr<T> object = value_as<T>(made.get());
-                  return std::apply(
-                      [&](Reference&, auto&... args) -> R {
-                        return std::invoke(member, *object, std::move(args)...);
-                      },
-                      all);
-                },
-                keep,
-                std::move(answer));
+            auto run = [answer = std::move(answer),
+                        member,
+                        keep,
+                        all = std::move(all),
+                        made = std::move(made)]() mutable {
+              answer_with(
+                  [&]() -> R { return invoke(member, made.get(), all); },
+                  keep,
+                  std::move(answer));
+            };
+            waits ? resume_call(std::move(run)) : run();
           });
     };
   }

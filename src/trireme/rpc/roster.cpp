@@ -349,6 +349,10 @@ std::vector<Member> meet(
   return Meeting(store, me, world_size, deadline).run();
 }
 
+std::string meeting_name(net::Store& store, WorkerId me) {
+  return store.try_get(met_key(me)).value_or("none");
+}
+
 void forget(net::Store& store, WorkerId me) {
   if (const auto digest = store.try_get(met_key(me)))
     store.erase(met_key(me, *digest));

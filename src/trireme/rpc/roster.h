@@ -47,6 +47,10 @@ Member decode_member(std::string_view bytes);
 std::vector<Member> meet(
     net::Store& store, const Member& me, int world_size, Deadline deadline);
 
+/// Names the meeting that this worker has just come from: the same for all who were
+/// there, and no other meeting's.
+std::string meeting_name(net::Store& store, WorkerId me);
+
 /// Takes what meet() has put there for this worker out of the store again. Call it when
 /// all have met: at the end.
 void forget(net::Store& store, WorkerId me);

@@ -1,6 +1,7 @@
 #include "trireme/rpc/served_function.h"
 
 #include "trireme/core/error.h"
+#include "trireme/rpc/call_context.h"
 
 namespace trireme::rpc {
 
@@ -10,6 +11,17 @@ Answer::~Answer() {
         std::make_exception_ptr(Error(
             "[rpc] expected a function to end with a value or an error, got neither; "
             "look why it was dropped")));
+}
+
+void resume_call(Task task) {
+  const CallPointer call = share_this_call();
+  const auto home = call ? call->home.lock() : nullptr;
+  Task scoped = [call, task = std::move(task)]() mutable {
+    const CallScope scope(call);
+    task();
+  };
+  if (!home || call->pool == nullptr || !call->pool->try_run(std::move(scoped)))
+    scoped();
 }
 
 void Answer::end(Returned returned, std::exception_ptr error) {

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "trireme/rpc/executor.h"
 #include "trireme/rpc/signature.h"
 #include "trireme/rpc/small_function.h"
 #include "trireme/rpc/value_place.h"
@@ -47,6 +48,10 @@ struct FunctionOptions {
   /// which saves a change of threads and holds up all other messages.
   bool quick = false;
 };
+
+/// Goes on with this_call(), which has waited for something: on a thread of its agent, as
+/// who brings that has other things to do; here, if there is none.
+void resume_call(Task task);
 
 struct ServedFunction {
   std::string name;

@@ -151,7 +151,8 @@ void Server::start(const std::shared_ptr<Run>& run) {
       .deadline = deadline_at(incoming.deadline),
       .cancel = *std::static_pointer_cast<CancelToken>(incoming.token),
       .trace = run->head.trace,
-      .home = server.options_.home});
+      .home = server.options_.home,
+      .pool = &server.executor_});
   const CallScope scope(run->context);
   Server::run(run);
 }
