@@ -175,10 +175,10 @@ class RemoteModule<R(In...)> {
   void wait() const { module_.made().get(); }
 
   R forward(const std::remove_cvref_t<In>&... in) const {
-    return home().call(forward_function(), module_, in...);
+    return module_.to_owner().call(forward_function(), module_, in...);
   }
   Future<R> forward_async(const std::remove_cvref_t<In>&... in) const {
-    return home().async(forward_function(), module_, in...);
+    return module_.to_owner().async(forward_function(), module_, in...);
   }
 
   std::vector<RemoteParameter> parameters(bool recurse = true) const {
@@ -223,9 +223,6 @@ class RemoteModule<R(In...)> {
     return agent.to(read_rank(place.worker.substr(5)));
   }
 
-  Caller home() const {
-    return Caller(core_of(module_.reference()), module_.reference()->owner(), {});
-  }
   Function<R(RRef<ModuleHost>, std::remove_cvref_t<In>...)> forward_function() const {
     return {.name = name_ + ".forward"};
   }

@@ -84,11 +84,15 @@ class RRef {
     return with({}).remote(member, std::forward<Given>(given)...);
   }
 
+  /// A caller of functions of its owner.
+  Caller to_owner(CallOptions options = {}) const {
+    auto core = core_of(reference_);  // before the reference is looked into
+    return Caller(std::move(core), reference_->owner(), options);
+  }
+
   /// The same with other options: `net.with({.timeout = 5s}).call(&Net::forward, x)`.
   class Methods;
-  Methods with(CallOptions options) const {
-    return Methods(*this, Caller(core_of(reference_), reference_->owner(), options));
-  }
+  Methods with(CallOptions options) const { return Methods(*this, to_owner(options)); }
 
  private:
   Future<T> fetch(CallOptions options, bool hurry) const {
@@ -96,7 +100,7 @@ class RRef {
         Travels<T>,
         "a value that does not travel stays where it is: call its methods there");
     static const Signature signature{.text = "(ref) -> " + kept_name<T>(), .hash = 0};
-    const Caller caller(core_of(reference_), reference_->owner(), options);
+    const Caller caller = to_owner(options);
     ValueWriter writer;
     write_arguments<Reference, std::string>(writer, reference_, kept_name<T>());
     CallPlan plan{
