@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include "fabric.h"
+#include "trireme/testing/rpc_fabric.h"
 
 namespace trireme::rpc {
 namespace {
@@ -44,12 +44,13 @@ struct CallingPair {
     incoming.erase(incoming.begin());
   }
   bool cancelled(std::size_t at) {
-    return std::static_pointer_cast<TestToken>(incoming.at(at).token)->cancelled;
+    return std::static_pointer_cast<testing::TestToken>(incoming.at(at).token)
+        ->cancelled;
   }
 
   std::vector<Incoming> incoming;
   std::vector<std::optional<Outcome>> ends;
-  Fabric fabric;
+  testing::Fabric fabric;
 };
 
 TEST(Protocol, ACallIsAnswered) {

@@ -1,25 +1,25 @@
-#include "fabric.h"
+#include "trireme/testing/rpc_fabric.h"
 
 #include <algorithm>
 
-namespace trireme::rpc {
+namespace trireme::testing {
 
 namespace {
 
-class CallbackCompletion : public Completion {
+class CallbackCompletion : public rpc::Completion {
  public:
-  explicit CallbackCompletion(std::function<void(Outcome)> done)
+  explicit CallbackCompletion(std::function<void(rpc::Outcome)> done)
       : done_(std::move(done)) {}
-  void finish(Outcome outcome) override { done_(std::move(outcome)); }
+  void finish(rpc::Outcome outcome) override { done_(std::move(outcome)); }
 
  private:
-  std::function<void(Outcome)> done_;
+  std::function<void(rpc::Outcome)> done_;
 };
 
 // Parts that arrive are the receiver's own.
-Packet copy_of(const Packet& packet) {
-  Packet copy{.head = packet.head, .parts = {}};
-  for (const Part& part : packet.parts) {
+rpc::Packet copy_of(const rpc::Packet& packet) {
+  rpc::Packet copy{.head = packet.head, .parts = {}};
+  for (const rpc::Part& part : packet.parts) {
     auto bytes =
         std::make_shared<std::vector<std::byte>>(part.bytes.begin(), part.bytes.end());
     copy.parts.push_back({.bytes = *bytes, .keep = bytes});
@@ -30,41 +30,41 @@ Packet copy_of(const Packet& packet) {
 }  // namespace
 
 Fabric::Fabric(
-    std::uint64_t seed, int workers, ProtocolOptions options, Handler handler)
+    std::uint64_t seed, int workers, rpc::ProtocolOptions options, Handler handler)
     : random_(seed), options_(std::move(options)), handler_(std::move(handler)) {
   options_.make_token = [] { return std::make_shared<TestToken>(); };
   options_.make_cargo = [living = living_] {
     return std::make_shared<TestCargo>(living);
   };
   workers_.resize(static_cast<std::size_t>(workers));
-  for (WorkerId worker = 0; worker < workers; ++worker)
+  for (rpc::WorkerId worker = 0; worker < workers; ++worker)
     start(worker);
 }
 
-void Fabric::start(WorkerId worker) {
+void Fabric::start(rpc::WorkerId worker) {
   Worker& started = workers_.at(index(worker));
-  started.releases = std::make_shared<Releases>();
+  started.releases = std::make_shared<rpc::Releases>();
   const auto first = static_cast<std::uint64_t>(now_.time_since_epoch().count());
-  started.protocol =
-      std::make_unique<Protocol>(options_, worker, size(), first, started.releases);
-  started.tick_at = Time::max();
+  started.protocol = std::make_unique<rpc::Protocol>(
+      options_, worker, size(), first, started.releases);
+  started.tick_at = rpc::Time::max();
   ++started.life;
 }
 
-void Fabric::kill(WorkerId worker) {
+void Fabric::kill(rpc::WorkerId worker) {
   workers_.at(index(worker)).protocol.reset();
   ++workers_.at(index(worker)).life;
 }
 
-void Fabric::tell_gone(WorkerId worker) {
-  for (WorkerId other = 0; other < size(); ++other)
+void Fabric::tell_gone(rpc::WorkerId worker) {
+  for (rpc::WorkerId other = 0; other < size(); ++other)
     if (other != worker && alive(other)) {
       protocol(other).gone(worker, "its process has ended", now_);
       settle(other);
     }
 }
 
-void Fabric::restart(WorkerId worker) {
+void Fabric::restart(rpc::WorkerId worker) {
   start(worker);
 }
 
@@ -72,12 +72,12 @@ void Fabric::at(std::chrono::microseconds delay, std::function<void()> what) {
   events_.push({now_ + delay, order_++, std::move(what)});
 }
 
-void Fabric::carry(WorkerId from, WorkerId to, const Packet& packet) {
+void Fabric::carry(rpc::WorkerId from, rpc::WorkerId to, const rpc::Packet& packet) {
   const int copies = chance(faults_.drop) ? 0 : chance(faults_.twice) ? 2 : 1;
   for (int copy = 0; copy < copies; ++copy) {
     const std::chrono::microseconds delay(
         1 + below(static_cast<int>(faults_.slowest.count())));
-    auto shared = std::make_shared<Packet>(copy_of(packet));
+    auto shared = std::make_shared<rpc::Packet>(copy_of(packet));
     at(delay, [this, from, to, shared] {
       if (!alive(to) || cuts_.count(std::minmax(from, to)) > 0)
         return;
@@ -87,10 +87,10 @@ void Fabric::carry(WorkerId from, WorkerId to, const Packet& packet) {
   }
 }
 
-void Fabric::settle(WorkerId worker) {
+void Fabric::settle(rpc::WorkerId worker) {
   for (bool more = true; more && alive(worker);) {
     protocol(worker).tick(now_);
-    Effects effects = protocol(worker).take_effects(now_);
+    rpc::Effects effects = protocol(worker).take_effects(now_);
     more =
         !effects.finished.empty() || !effects.calls.empty() || !effects.dropped.empty();
     for (const auto& [to, packet] : effects.packets)
@@ -99,16 +99,16 @@ void Fabric::settle(WorkerId worker) {
       std::static_pointer_cast<TestToken>(cancel.token)->cancelled = true;
     for (auto& [completion, outcome] : effects.finished)
       completion->finish(std::move(outcome));
-    for (Incoming& incoming : effects.calls)
+    for (rpc::Incoming& incoming : effects.calls)
       handler_(worker, std::move(incoming));
   }
   if (alive(worker))
     plan_tick(worker);
 }
 
-void Fabric::plan_tick(WorkerId worker) {
+void Fabric::plan_tick(rpc::WorkerId worker) {
   Worker& planned = workers_.at(index(worker));
-  const Time next = protocol(worker).next();
+  const rpc::Time next = protocol(worker).next();
   if (next >= planned.tick_at)
     return;
   planned.tick_at = std::max(next, now_ + std::chrono::microseconds(1));
@@ -117,13 +117,13 @@ void Fabric::plan_tick(WorkerId worker) {
                   if (ticked.life != life)
                     return;
                   if (now_ >= ticked.tick_at)
-                    ticked.tick_at = Time::max();
+                    ticked.tick_at = rpc::Time::max();
                   settle(worker);
                 }});
 }
 
 void Fabric::run_for(std::chrono::milliseconds time) {
-  const Time end = now_ + time;
+  const rpc::Time end = now_ + time;
   while (!events_.empty() && events_.top().time <= end) {
     const Event event = events_.top();
     events_.pop();
@@ -134,7 +134,10 @@ void Fabric::run_for(std::chrono::milliseconds time) {
 }
 
 std::uint64_t Fabric::call(
-    WorkerId from, WorkerId to, Request request, std::function<void(Outcome)> done) {
+    rpc::WorkerId from,
+    rpc::WorkerId to,
+    rpc::Request request,
+    std::function<void(rpc::Outcome)> done) {
   const std::uint64_t call = protocol(from).call(
       to,
       std::move(request),
@@ -145,13 +148,16 @@ std::uint64_t Fabric::call(
 }
 
 void Fabric::respond(
-    WorkerId me, const Incoming& incoming, Status status, Payload payload) {
+    rpc::WorkerId me,
+    const rpc::Incoming& incoming,
+    rpc::Status status,
+    rpc::Payload payload) {
   protocol(me).respond(incoming, status, std::move(payload), now_);
   settle(me);
 }
 
-Reference Fabric::own(WorkerId worker) {
+rpc::Reference Fabric::own(rpc::WorkerId worker) {
   return protocol(worker).own(std::make_shared<TestCargo>(living_));
 }
 
-}  // namespace trireme::rpc
+}  // namespace trireme::testing

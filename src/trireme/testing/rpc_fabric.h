@@ -15,7 +15,7 @@
 
 #include "trireme/rpc/protocol.h"
 
-namespace trireme::rpc {
+namespace trireme::testing {
 
 struct Faults {
   double drop = 0;
@@ -41,16 +41,19 @@ struct TestToken {
 
 class Fabric {
  public:
-  using Handler = std::function<void(WorkerId me, Incoming incoming)>;
+  using Handler = std::function<void(rpc::WorkerId me, rpc::Incoming incoming)>;
 
-  Fabric(std::uint64_t seed, int workers, ProtocolOptions options, Handler handler);
+  Fabric(
+      std::uint64_t seed, int workers, rpc::ProtocolOptions options, Handler handler);
 
-  Protocol& protocol(WorkerId worker) { return *workers_.at(index(worker)).protocol; }
-  bool alive(WorkerId worker) const {
+  rpc::Protocol& protocol(rpc::WorkerId worker) {
+    return *workers_.at(index(worker)).protocol;
+  }
+  bool alive(rpc::WorkerId worker) const {
     return workers_.at(index(worker)).protocol != nullptr;
   }
   int size() const { return static_cast<int>(workers_.size()); }
-  Time now() const { return now_; }
+  rpc::Time now() const { return now_; }
   std::mt19937_64& random() { return random_; }
   bool chance(double probability) {
     return std::uniform_real_distribution<>(0, 1)(random_) < probability;
@@ -61,58 +64,67 @@ class Fabric {
 
   void set_faults(Faults faults) { faults_ = faults; }
   /// Nothing passes between the two until it is healed.
-  void cut(WorkerId a, WorkerId b) { cuts_.insert(std::minmax(a, b)); }
+  void cut(rpc::WorkerId a, rpc::WorkerId b) { cuts_.insert(std::minmax(a, b)); }
   void heal() { cuts_.clear(); }
   /// The worker and all that it knew are gone.
-  void kill(WorkerId worker);
+  void kill(rpc::WorkerId worker);
   /// All others hear of it.
-  void tell_gone(WorkerId worker);
+  void tell_gone(rpc::WorkerId worker);
   /// A worker takes the place of one that was killed.
-  void restart(WorkerId worker);
+  void restart(rpc::WorkerId worker);
 
   /// Sends a call; `done` hears of its end.
   std::uint64_t call(
-      WorkerId from, WorkerId to, Request request, std::function<void(Outcome)> done);
-  void respond(WorkerId me, const Incoming& incoming, Status status, Payload payload);
+      rpc::WorkerId from,
+      rpc::WorkerId to,
+      rpc::Request request,
+      std::function<void(rpc::Outcome)> done);
+  void respond(
+      rpc::WorkerId me,
+      const rpc::Incoming& incoming,
+      rpc::Status status,
+      rpc::Payload payload);
   /// A value of a worker.
-  Reference own(WorkerId worker);
+  rpc::Reference own(rpc::WorkerId worker);
   std::shared_ptr<int> living() const { return living_; }
 
   void at(std::chrono::microseconds delay, std::function<void()> what);
   void run_for(std::chrono::milliseconds time);
   /// Does what the protocol of a worker wants done.
-  void settle(WorkerId worker);
+  void settle(rpc::WorkerId worker);
 
  private:
   struct Worker {
-    std::shared_ptr<Releases> releases;
-    std::unique_ptr<Protocol> protocol;
-    Time tick_at = Time::max();
+    std::shared_ptr<rpc::Releases> releases;
+    std::unique_ptr<rpc::Protocol> protocol;
+    rpc::Time tick_at = rpc::Time::max();
     std::uint64_t life = 0;
   };
   struct Event {
-    Time time;
+    rpc::Time time;
     std::uint64_t order;
     std::function<void()> what;
     bool operator>(const Event& other) const {
       return std::pair(time, order) > std::pair(other.time, other.order);
     }
   };
-  static std::size_t index(WorkerId worker) { return static_cast<std::size_t>(worker); }
-  void start(WorkerId worker);
-  void carry(WorkerId from, WorkerId to, const Packet& packet);
-  void plan_tick(WorkerId worker);
+  static std::size_t index(rpc::WorkerId worker) {
+    return static_cast<std::size_t>(worker);
+  }
+  void start(rpc::WorkerId worker);
+  void carry(rpc::WorkerId from, rpc::WorkerId to, const rpc::Packet& packet);
+  void plan_tick(rpc::WorkerId worker);
 
   std::mt19937_64 random_;
-  ProtocolOptions options_;
+  rpc::ProtocolOptions options_;
   Handler handler_;
   Faults faults_;
-  std::set<std::pair<WorkerId, WorkerId>> cuts_;
+  std::set<std::pair<rpc::WorkerId, rpc::WorkerId>> cuts_;
   std::vector<Worker> workers_;
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
   std::uint64_t order_ = 0;
-  Time now_{std::chrono::hours(1000)};
+  rpc::Time now_{std::chrono::hours(1000)};
   std::shared_ptr<int> living_ = std::make_shared<int>(0);
 };
 
-}  // namespace trireme::rpc
+}  // namespace trireme::testing

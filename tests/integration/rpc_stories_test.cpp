@@ -7,8 +7,8 @@
 
 #include <gtest/gtest.h>
 
-#include "fabric.h"
 #include "trireme/net/bytes.h"
+#include "trireme/testing/rpc_fabric.h"
 
 namespace trireme::rpc {
 namespace {
@@ -20,7 +20,7 @@ using std::chrono::seconds;
 // What happens in a story beside the network's faults.
 struct Plot {
   const char* name;
-  Faults faults;
+  testing::Faults faults;
   bool cuts = false;
   bool kills = false;
   bool restarts = false;
@@ -291,7 +291,7 @@ class Story {
   std::uint64_t calls_ = 0;
   std::set<ObjectId> unmade_;
   int killed_ = 0;
-  Fabric fabric_;
+  testing::Fabric fabric_;
 };
 
 constexpr Plot kPlots[] = {
@@ -308,9 +308,9 @@ constexpr Plot kPlots[] = {
      .restarts = true},
 };
 
-class ProtocolSeeds : public ::testing::TestWithParam<Plot> {};
+class RpcStories : public ::testing::TestWithParam<Plot> {};
 
-TEST_P(ProtocolSeeds, AHundredStoriesEndWell) {
+TEST_P(RpcStories, AHundredEndWell) {
   for (std::uint64_t seed = 1; seed <= 100; ++seed) {
     SCOPED_TRACE(::testing::Message() << GetParam().name << ", seed " << seed);
     Story(seed, GetParam()).play();
@@ -320,7 +320,7 @@ TEST_P(ProtocolSeeds, AHundredStoriesEndWell) {
 }
 
 INSTANTIATE_TEST_SUITE_P(
-    Plots, ProtocolSeeds, ::testing::ValuesIn(kPlots), [](const auto& plot) {
+    Plots, RpcStories, ::testing::ValuesIn(kPlots), [](const auto& plot) {
       return std::string(plot.param.name);
     });
 
