@@ -94,7 +94,6 @@ std::vector<RpcCase> rpc_cases(bool tls, double crowd_seconds) {
   // Pages that are used for the first time; a leak of 1 byte a call would be far more.
   crowd("growth of the server", CrowdFigure::Growth, "KiB", Limit(1024));
   crowd("median of a call", CrowdFigure::Median, "us", Limit());
-  crowd("all calls", CrowdFigure::Calls, "calls", Limit());
   return cases;
 }
 

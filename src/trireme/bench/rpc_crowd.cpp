@@ -79,11 +79,13 @@ std::vector<double> crowd_row(
     std::vector<double> times, int64_t served, double growth_kib) {
   const auto calls = static_cast<int64_t>(times.size());
   if (times.empty())
-    return std::vector<double>(5);
+    throw Error(
+        "[bench] expected a crowd to call at least once, got no calls; give it more "
+        "time");
   std::sort(times.begin(), times.end());
   const double median = times[times.size() / 2];
   const double tail = times[times.size() * 99 / 100];
-  std::vector<double> row(5);
+  std::vector<double> row(4);
   const auto put = [&row](CrowdFigure figure, double value) {
     row[static_cast<size_t>(figure)] = value;
   };
@@ -91,7 +93,6 @@ std::vector<double> crowd_row(
   put(CrowdFigure::Tail, tail / median);
   put(CrowdFigure::Growth, std::max(0.0, growth_kib));
   put(CrowdFigure::Median, 1e6 * median);
-  put(CrowdFigure::Calls, static_cast<double>(calls));
   return row;
 }
 
@@ -102,8 +103,7 @@ std::vector<double> call_as_crowd(
   std::vector<ClientView> views(count);
   for_each_client(job.clients, [&](size_t i) {
     const auto rank = static_cast<int>(i) + 1;
-    auto options =
-        rpc_bench_agent(text("client", rank), rank, job.clients + 1, store);
+    auto options = rpc_bench_agent(text("client", rank), rank, job.clients + 1, store);
     options.world = world;
     agents[i] = std::make_unique<rpc::Agent>(std::move(options));
   });

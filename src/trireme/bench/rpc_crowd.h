@@ -14,7 +14,6 @@ enum class CrowdFigure {
   Tail,    ///< the 99th percentile of their times over the median
   Growth,  ///< KiB, by which the server grew after a third of the time
   Median,  ///< us
-  Calls,   ///< all that were made
 };
 
 /// The figures of calls that took so long, in seconds. Pure.
