@@ -17,6 +17,10 @@ using Clock = Time::clock;
 // nobody has to wake it for acknowledgements.
 constexpr std::chrono::milliseconds kBeat{10};
 
+// What gathers leaves after that time, or when there is so much of it.
+constexpr std::chrono::microseconds kGather{30};
+constexpr std::size_t kMostGathered = 64;
+
 // Threads that bring packets, or look at the time.
 thread_local bool brings_packets = false;
 
@@ -67,21 +71,29 @@ template <class Change>
 void Engine::change(bool flush, const Change& change) {
   const Time now = Clock::now();
   Effects effects;
+  bool gathers = false;
   {
     const std::lock_guard lock(mutex_);
     change(now);
-    effects = protocol_.take_effects(now, flush);
+    gathered_ = flush ? 0 : (gathered_ + 1) % kMostGathered;
+    gathers = gathered_ != 0;
+    effects = protocol_.take_effects(now, !gathers);
   }
   active_.store(true, std::memory_order_relaxed);
-  want_wake(now + kBeat);
+  if (gathers)
+    gathers_.store(true);
+  want_wake(now + (gathers ? kGather : kBeat));
   perform(std::move(effects));
 }
 
 void Engine::perform(Effects effects) {
   for (auto& [to, packet] : effects.packets)
     transport_->send(to, std::move(packet));
-  for (auto& [completion, outcome] : effects.finished)
-    completion->finish(std::move(outcome));
+  if (!effects.finished.empty()) {
+    const LateWakes late;
+    for (auto& [completion, outcome] : effects.finished)
+      completion->finish(std::move(outcome));
+  }
   if (!effects.calls.empty())
     options_.serve(std::move(effects.calls));
   for (const Effects::Cancel& cancel : effects.cancelled)
@@ -96,8 +108,6 @@ std::uint64_t Engine::call(
     number = protocol_.call(to, std::move(request), std::move(completion), now);
   });
   want_wake(deadline);
-  if (!hurry)
-    gather();
   return number;
 }
 
@@ -110,14 +120,6 @@ void Engine::respond(
   change(hurry, [&](Time now) {
     protocol_.respond(incoming, status, std::move(payload), now);
   });
-  if (!hurry)
-    gather();
-}
-
-// The thread sends what is there when it comes by.
-void Engine::gather() {
-  if (!gathers_.exchange(true))
-    wake();
 }
 
 Reference Engine::name(WorkerId owner) {
@@ -140,7 +142,8 @@ void Engine::block() {
         "[rpc] expected a function that does not wait on a thread of the network, got "
         "one "
         "that does; give then() an executor, or do not mark the function quick");
-  flush();
+  if (gathers_.load())
+    flush();
 }
 
 void Engine::received(WorkerId from, Packet packet) {
@@ -166,7 +169,8 @@ void Engine::run() {
     // From here on whatever happens changes the word, so that nothing is overslept.
     const std::uint32_t seen = word_.load();
     planned_.store(Time::max().time_since_epoch().count());
-    gathers_.store(false);
+    // While something gathers, more may: nobody need wake this thread for it.
+    const bool gathers = gathers_.exchange(false);
     active_.store(false, std::memory_order_relaxed);
     const Time now = Clock::now();
     Effects effects;
@@ -174,10 +178,13 @@ void Engine::run() {
     {
       const std::lock_guard lock(mutex_);
       protocol_.tick(now);
+      gathered_ = 0;
       effects = protocol_.take_effects(now);
       next = protocol_.next();
     }
     perform(std::move(effects));
+    if (gathers)
+      next = std::min<Time>(next, now + kGather);
     if (active_.load(std::memory_order_relaxed))
       next = std::min(next, now + kBeat);
     sleep(seen, next);
@@ -188,12 +195,9 @@ void Engine::sleep(std::uint32_t seen, Time next) {
   planned_.store(next.time_since_epoch().count());
   asleep_.store(true);
   const Time now = Clock::now();
-  if (next > now)
-    wait_while(
-        word_,
-        seen,
-        Deadline::after(std::chrono::ceil<std::chrono::milliseconds>(
-            std::min<Clock::duration>(next - now, std::chrono::hours(1)))));
+  if (next > now && word_.load() == seen)
+    wait_a_moment(
+        word_, seen, std::min<Clock::duration>(next - now, std::chrono::hours(1)));
   asleep_.store(false);
 }
 

@@ -95,7 +95,6 @@ class Engine : public PacketReceiver, public BlockingHook {
  private:
   template <class Change>
   void change(bool flush, const Change& change);
-  void gather();
   void perform(Effects effects);
   void run();
   void sleep(std::uint32_t seen, Time next);
@@ -108,6 +107,7 @@ class Engine : public PacketReceiver, public BlockingHook {
 
   mutable std::mutex mutex_;
   Protocol protocol_;
+  std::size_t gathered_ = 0;  // calls and answers that wait for company
 
   // The thread sleeps on word_ until planned_ (ticks of the clock).
   std::atomic<std::uint32_t> word_{0};

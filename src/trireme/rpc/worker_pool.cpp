@@ -65,9 +65,10 @@ void name_thread(const std::string& name) {
 }  // namespace
 
 // A thread is working, blocked inside of a task, searching (awake, and about to look
-// into the queue) or idle. There are never more tasks than searching threads while one
-// is idle: whoever breaks that wakes one, so no wakeup is lost, and none is wasted on a
-// task that a searching thread will find.
+// into the queue) or idle. While there are tasks and a thread is idle, one is searching:
+// who brings a task wakes one if there is none, and who takes a task wakes the next if
+// there are more. So no wakeup is lost, who brings many wakes one, and tasks that are
+// short are over before all threads are awake.
 class WorkerPool::Core : public std::enable_shared_from_this<Core> {
  public:
   explicit Core(WorkerPoolOptions options)
@@ -141,10 +142,10 @@ class WorkerPool::Core : public std::enable_shared_from_this<Core> {
   std::vector<std::thread> gone_;  // to be joined
 };
 
-// With the lock. Called whenever there may be more tasks than searching threads; who is
+// With the lock. Called whenever there may be tasks and no searching thread; who is
 // returned is woken without the lock.
 WorkerPool::Core::Seat* WorkerPool::Core::find_help() {
-  if (queue_.size() <= searching_)
+  if (queue_.size() == 0 || searching_ > 0)
     return nullptr;
   if (!idle_.empty()) {
     Seat* seat = idle_.back();
@@ -257,6 +258,9 @@ std::optional<Task> WorkerPool::Core::next_task(Seat* seat, bool searching) {
       Task task = queue_.pop();
       queued_.store(queue_.size(), std::memory_order_relaxed);
       ++started_;
+      Seat* const helper = find_help();
+      lock.unlock();
+      wake(helper);
       return task;
     }
     if (!searching) {
