@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <sys/prctl.h>
 
 #include "trireme/core/deadline.h"
 #include "trireme/core/error.h"
@@ -20,6 +21,8 @@ constexpr std::chrono::milliseconds kBeat{10};
 // What gathers leaves after that time, or when there is so much of it.
 constexpr std::chrono::microseconds kGather{30};
 constexpr std::size_t kMostGathered = 64;
+// Where so many more have come meanwhile, more are to come.
+constexpr std::size_t kFlowing = 8;
 
 // Threads that bring packets, or look at the time.
 thread_local bool brings_packets = false;
@@ -68,20 +71,22 @@ void Engine::start(Transport& transport) {
 
 // Changes the protocol under the lock, and does without it what follows.
 template <class Change>
-void Engine::change(bool flush, const Change& change) {
+void Engine::change(Leave leave, const Change& change) {
   const Time now = Clock::now();
   Effects effects;
   bool gathers = false;
   {
     const std::lock_guard lock(mutex_);
     change(now);
-    gathered_ = flush ? 0 : (gathered_ + 1) % kMostGathered;
-    gathers = gathered_ != 0;
+    if (leave != Leave::Along)
+      gathered_ = leave == Leave::Now ? 0 : (gathered_ + 1) % kMostGathered;
+    gathers = gathered_ > 0;
+    if (!gathers)
+      seen_gathered_ = 0;
+    gathers_.store(gathers);
     effects = protocol_.take_effects(now, !gathers);
   }
   active_.store(true, std::memory_order_relaxed);
-  if (gathers)
-    gathers_.store(true);
   want_wake(now + (gathers ? kGather : kBeat));
   perform(std::move(effects));
 }
@@ -104,7 +109,7 @@ std::uint64_t Engine::call(
     WorkerId to, Request request, std::unique_ptr<Completion> completion, bool hurry) {
   const Time deadline = request.deadline;
   std::uint64_t number = 0;
-  change(hurry, [&](Time now) {
+  change(leave(hurry), [&](Time now) {
     number = protocol_.call(to, std::move(request), std::move(completion), now);
   });
   want_wake(deadline);
@@ -112,12 +117,12 @@ std::uint64_t Engine::call(
 }
 
 void Engine::cancel(std::uint64_t call) {
-  change(true, [&](Time now) { protocol_.cancel(call, now); });
+  change(Leave::Now, [&](Time now) { protocol_.cancel(call, now); });
 }
 
 void Engine::respond(
     const Incoming& incoming, Status status, Payload payload, bool hurry) {
-  change(hurry, [&](Time now) {
+  change(leave(hurry), [&](Time now) {
     protocol_.respond(incoming, status, std::move(payload), now);
   });
 }
@@ -133,7 +138,7 @@ Reference Engine::own(std::shared_ptr<void> cargo) {
 }
 
 void Engine::flush() {
-  change(true, [](Time) {});
+  change(Leave::Now, [](Time) {});
 }
 
 void Engine::block() {
@@ -148,47 +153,59 @@ void Engine::block() {
 
 void Engine::received(WorkerId from, Packet packet) {
   const BringsPackets brings;
-  change(true, [&](Time now) { protocol_.receive(from, std::move(packet), now); });
+  change(Leave::Along, [&](Time now) { protocol_.receive(from, std::move(packet), now); });
 }
 
 void Engine::lost(WorkerId worker, const std::string&) {
   const BringsPackets brings;
-  change(true, [&](Time now) { protocol_.lost(worker, now); });
+  change(Leave::Now, [&](Time now) { protocol_.lost(worker, now); });
 }
 
 void Engine::gone(WorkerId worker, const std::string& why) {
   const BringsPackets brings;
-  change(true, [&](Time now) { protocol_.gone(worker, why, now); });
+  change(Leave::Now, [&](Time now) { protocol_.gone(worker, why, now); });
   if (options_.gone)
     options_.gone(worker, why);
 }
 
 void Engine::run() {
   const BringsPackets brings;
+  ::prctl(PR_SET_TIMERSLACK, 1000UL, 0UL, 0UL, 0UL);  // it sleeps for microseconds
   while (!ends_.load()) {
     // From here on whatever happens changes the word, so that nothing is overslept.
     const std::uint32_t seen = word_.load();
     planned_.store(Time::max().time_since_epoch().count());
-    // While something gathers, more may: nobody need wake this thread for it.
-    const bool gathers = gathers_.exchange(false);
     active_.store(false, std::memory_order_relaxed);
     const Time now = Clock::now();
     Effects effects;
     Time next;
+    bool gathers = false;
     {
       const std::lock_guard lock(mutex_);
       protocol_.tick(now);
-      gathered_ = 0;
-      effects = protocol_.take_effects(now);
+      gathers = gathered_ > 0;
+      effects = protocol_.take_effects(now, !keeps_gathering());
       next = protocol_.next();
     }
     perform(std::move(effects));
+    // More may come: then nobody need wake this thread for it.
     if (gathers)
       next = std::min<Time>(next, now + kGather);
     if (active_.load(std::memory_order_relaxed))
       next = std::min(next, now + kBeat);
     sleep(seen, next);
   }
+}
+
+// With the lock: whether more has gathered since the thread last came by, so that it pays
+// to wait for what follows.
+bool Engine::keeps_gathering() {
+  const bool flows = gathered_ >= seen_gathered_ + kFlowing;
+  if (!flows)
+    gathered_ = 0;
+  seen_gathered_ = gathered_;
+  gathers_.store(flows);
+  return flows;
 }
 
 void Engine::sleep(std::uint32_t seen, Time next) {

@@ -1,6 +1,7 @@
 #include "trireme/rpc/server.h"
 
 #include <algorithm>
+#include <atomic>
 #include <utility>
 
 #include "trireme/core/list_names.h"
@@ -8,12 +9,19 @@
 
 namespace trireme::rpc {
 
+struct Server::Batch {
+  explicit Batch(std::size_t calls) : unanswered(calls) {}
+  std::atomic<std::size_t> unanswered;
+};
+
 struct Server::Run {
   std::shared_ptr<Server> server;
   const ServedFunction* function = nullptr;
   Incoming incoming;
-  CallHead head;
-  CallPointer context;
+  CallContext context;
+  std::shared_ptr<Batch> batch;
+  // To be asked once, when there is an answer.
+  bool last_of_batch() const { return batch->unanswered.fetch_sub(1) == 1; }
 };
 
 namespace {
@@ -33,41 +41,66 @@ Fault refused(const char* kind, std::string text) {
 }  // namespace
 
 void Server::serve(std::vector<Incoming> calls) {
-  queued_.fetch_add(calls.size());
-  for (Incoming& call : calls)
-    take(std::move(call));
+  const auto batch = std::make_shared<Batch>(calls.size());
+  std::vector<std::shared_ptr<Run>> runs;
+  runs.reserve(calls.size());
+  for (Incoming& call : calls) {
+    if (auto run = take(std::move(call), batch))
+      runs.push_back(std::move(run));
+    else
+      batch->unanswered.fetch_sub(1);
+  }
+  run_all(std::move(runs));
 }
 
-void Server::take(Incoming incoming) {
+// Null for one that was answered here.
+std::shared_ptr<Server::Run> Server::take(
+    Incoming incoming, const std::shared_ptr<Batch>& batch) {
   if (incoming.full) {
-    queued_.fetch_sub(1);
-    return turn_away(incoming);
+    turn_away(incoming);
+    return nullptr;
   }
-  options_.peers[static_cast<std::size_t>(incoming.from)].counters->received();
+  const ServedPeer& peer = options_.peers[static_cast<std::size_t>(incoming.from)];
+  peer.counters->received();
   CallHead head;
   try {
     head = unpack_call_head(incoming.payload);
   } catch (const InvalidArgument& error) {
-    queued_.fetch_sub(1);
-    return refuse(incoming, refused("text", error.what()));
+    refuse(incoming, refused("text", error.what()));
+    return nullptr;
   }
   const ServedFunction* function = check(incoming, head);
-  if (function == nullptr) {
-    queued_.fetch_sub(1);
-    return;
-  }
-  auto run = std::make_shared<Run>(
-      Run{.server = shared_from_this(),
-          .function = function,
-          .incoming = std::move(incoming),
-          .head = std::move(head),
-          .context = nullptr});
-  if (function->options.quick)
-    return start(run);
-  if (executor_.try_run([run] { start(run); }))
-    return;
-  queued_.fetch_sub(1);
-  turn_away(run->incoming);
+  if (function == nullptr)
+    return nullptr;
+  auto run = std::make_shared<Run>();
+  run->server = shared_from_this();
+  run->function = function;
+  run->incoming = std::move(incoming);
+  run->context = {
+      .caller = peer.info,
+      .function = std::move(head.function),
+      .deadline = deadline_at(run->incoming.deadline),
+      .cancel = *std::static_pointer_cast<CancelToken>(run->incoming.token),
+      .trace = head.trace,
+      .home = options_.home};
+  run->batch = batch;
+  return run;
+}
+
+// Quick functions here and now, before the others begin.
+void Server::run_all(std::vector<std::shared_ptr<Run>> runs) {
+  std::vector<Task> tasks;
+  tasks.reserve(runs.size());
+  std::vector<std::shared_ptr<Run>> waiting;
+  for (auto& run : runs)
+    if (run->function->options.quick) {
+      start(run);
+    } else {
+      tasks.emplace_back([run] { start(run); });
+      waiting.push_back(std::move(run));
+    }
+  for (std::size_t i = executor_.try_run_all(tasks); i < waiting.size(); ++i)
+    turn_away(waiting[i]->incoming);
 }
 
 // Too much waits here already.
@@ -118,17 +151,7 @@ void Server::refuse(const Incoming& incoming, Fault fault) {
 }
 
 void Server::start(const std::shared_ptr<Run>& run) {
-  Server& server = *run->server;
-  server.queued_.fetch_sub(1);
-  const Incoming& incoming = run->incoming;
-  run->context = std::make_shared<CallContext>(CallContext{
-      .caller = server.options_.peers[static_cast<std::size_t>(incoming.from)].info,
-      .function = run->head.function,
-      .deadline = deadline_at(incoming.deadline),
-      .cancel = *std::static_pointer_cast<CancelToken>(incoming.token),
-      .trace = run->head.trace,
-      .home = server.options_.home});
-  const CallScope scope(run->context);
+  const CallScope scope(CallPointer(run, &run->context));
   Server::run(run);
 }
 
@@ -140,7 +163,7 @@ void Server::run(const std::shared_ptr<Run>& run) {
   Values arguments;
   try {
     // Nobody may want it any more, since it has stood in the queue.
-    run->context->cancel.throw_if_cancelled();
+    run->context.cancel.throw_if_cancelled();
     arguments = unpack_arguments(
         std::move(run->incoming.payload), run->server->options_.limits);
   } catch (...) {
@@ -162,7 +185,7 @@ void Server::end(Run& run, Returned returned, std::exception_ptr error) {
           "[rpc] expected at most ",
           run.server->options_.message_bytes,
           " bytes for a result of ",
-          run.head.function,
+          run.context.function,
           ", got ",
           bytes,
           "; return it in pieces, or raise message_bytes"));
@@ -181,13 +204,15 @@ void Server::end(Run& run, Returned returned, std::exception_ptr error) {
     payload = pack_fault(fault_of(error));
   else if (run.incoming.creates)
     payload = pack_values({});
-  run.server->respond(run.incoming, status, std::move(payload));
+  run.server->respond(
+      run.incoming, status, std::move(payload), run.last_of_batch());
 }
 
-void Server::respond(const Incoming& incoming, Status status, Payload payload) {
+void Server::respond(
+    const Incoming& incoming, Status status, Payload payload, bool hurry) {
   options_.peers[static_cast<std::size_t>(incoming.from)].counters->answered();
   if (const auto engine = engine_.lock())
-    engine->respond(incoming, status, std::move(payload), queued_.load() == 0);
+    engine->respond(incoming, status, std::move(payload), hurry);
 }
 
 ServedFunction fetch_function() {

@@ -79,7 +79,7 @@ class WorkerPool::Core : public std::enable_shared_from_this<Core> {
     const std::lock_guard lock(mutex_);
     start();
   }
-  bool try_run(Task&& task);
+  std::size_t try_run_all(std::span<Task> tasks);
   void stop(const Deadline& deadline, Rest rest);
   void abandon() noexcept;
   WorkerPoolFigures figures() const;
@@ -192,18 +192,21 @@ void WorkerPool::Core::refuse_start(const std::string& why) {
                              << threads_ + 1 << ": " << why;
 }
 
-bool WorkerPool::Core::try_run(Task&& task) {
+std::size_t WorkerPool::Core::try_run_all(std::span<Task> tasks) {
   Seat* helper = nullptr;
+  std::size_t taken = 0;
   {
     const std::lock_guard lock(mutex_);
-    if (stopping_.load(std::memory_order_relaxed) || queue_.size() >= options_.queue)
-      return false;
-    queue_.push(std::move(task));
+    if (stopping_.load(std::memory_order_relaxed))
+      return 0;
+    taken = std::min(tasks.size(), options_.queue - queue_.size());
+    for (Task& task : tasks.first(taken))
+      queue_.push(std::move(task));
     queued_.store(queue_.size(), std::memory_order_release);
     helper = find_help();
   }
   wake(helper);
-  return true;
+  return taken;
 }
 
 void WorkerPool::Core::block() {
@@ -400,7 +403,11 @@ WorkerPool::~WorkerPool() {
 }
 
 bool WorkerPool::try_run(Task&& task) {
-  return core_->try_run(std::move(task));
+  return core_->try_run_all({&task, 1}) == 1;
+}
+
+std::size_t WorkerPool::try_run_all(std::span<Task> tasks) {
+  return core_->try_run_all(tasks);
 }
 
 void WorkerPool::stop(const Deadline& deadline, Rest rest) {
