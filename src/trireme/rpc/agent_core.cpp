@@ -44,8 +44,7 @@ void AgentCore::start(Transport& transport) {
       .protocol = {
           .link = {.lease = options_.lease},
           .calls_per_worker = options_.calls_per_worker,
-          .make_token =
-              [] { return std::make_shared<CancelToken>(CancelToken::make()); },
+          .make_token = [] { return CancelToken::make().share(); },
           .make_cargo = [] { return std::make_shared<ValuePlace>(); }},
       .me = options_.me,
       .world_size = static_cast<int>(options_.workers.size())};
@@ -53,7 +52,7 @@ void AgentCore::start(Transport& transport) {
     server->serve(std::move(calls));
   };
   engine.cancel = [](const std::shared_ptr<void>& token, const std::string& why) {
-    std::static_pointer_cast<CancelToken>(token)->cancel(why);
+    CancelToken::shared(token).cancel(why);
   };
   engine_ = std::make_shared<Engine>(std::move(engine));
   engine_->releases()->home = weak_from_this();

@@ -23,6 +23,7 @@ constexpr std::chrono::microseconds kGather{30};
 constexpr std::size_t kMostGathered = 64;
 // Where so many more have come meanwhile, more are to come.
 constexpr std::size_t kFlowing = 8;
+constexpr std::chrono::microseconds kWhileFlowing{150};
 
 // Threads that bring packets, or look at the time.
 thread_local bool brings_packets = false;
@@ -179,18 +180,19 @@ void Engine::run() {
     const Time now = Clock::now();
     Effects effects;
     Time next;
-    bool gathers = false;
+    bool gathers = false, flows = false;
     {
       const std::lock_guard lock(mutex_);
       protocol_.tick(now);
       gathers = gathered_ > 0;
-      effects = protocol_.take_effects(now, !keeps_gathering());
+      flows = keeps_gathering();
+      effects = protocol_.take_effects(now, !flows);
       next = protocol_.next();
     }
     perform(std::move(effects));
     // More may come: then nobody need wake this thread for it.
     if (gathers)
-      next = std::min<Time>(next, now + kGather);
+      next = std::min<Time>(next, now + (flows ? kWhileFlowing : kGather));
     if (active_.load(std::memory_order_relaxed))
       next = std::min(next, now + kBeat);
     sleep(seen, next);

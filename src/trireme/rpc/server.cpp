@@ -80,7 +80,7 @@ std::shared_ptr<Server::Run> Server::take(
       .caller = peer.info,
       .function = std::move(head.function),
       .deadline = deadline_at(run->incoming.deadline),
-      .cancel = *std::static_pointer_cast<CancelToken>(run->incoming.token),
+      .cancel = CancelToken::shared(run->incoming.token),
       .trace = head.trace,
       .home = options_.home};
   run->batch = batch;
