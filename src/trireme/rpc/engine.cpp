@@ -23,7 +23,8 @@ constexpr std::chrono::microseconds kGather{30};
 constexpr std::size_t kMostGathered = 64;
 // Where so many more have come meanwhile, more are to come.
 constexpr std::size_t kFlowing = 8;
-constexpr std::chrono::microseconds kWhileFlowing{150};
+// How long its thread is away after something has gathered: it need not be woken then.
+constexpr std::chrono::microseconds kAfterGathering{100};
 
 // Threads that bring packets, or look at the time.
 thread_local bool brings_packets = false;
@@ -81,6 +82,7 @@ void Engine::change(Leave leave, const Change& change) {
     change(now);
     if (leave != Leave::Along)
       gathered_ = leave == Leave::Now ? 0 : (gathered_ + 1) % kMostGathered;
+    has_gathered_ = has_gathered_ || leave == Leave::Soon;
     gathers = gathered_ > 0;
     if (!gathers)
       seen_gathered_ = 0;
@@ -88,7 +90,7 @@ void Engine::change(Leave leave, const Change& change) {
     effects = protocol_.take_effects(now, !gathers);
   }
   active_.store(true, std::memory_order_relaxed);
-  want_wake(now + (gathers ? kGather : kBeat));
+  want_wake(now + (gathers && leave == Leave::Soon ? kGather : kBeat));
   perform(std::move(effects));
 }
 
@@ -180,11 +182,12 @@ void Engine::run() {
     const Time now = Clock::now();
     Effects effects;
     Time next;
-    bool gathers = false, flows = false;
+    bool flows = false;
+    bool gathers = false;
     {
       const std::lock_guard lock(mutex_);
       protocol_.tick(now);
-      gathers = gathered_ > 0;
+      gathers = std::exchange(has_gathered_, false);
       flows = keeps_gathering();
       effects = protocol_.take_effects(now, !flows);
       next = protocol_.next();
@@ -192,7 +195,7 @@ void Engine::run() {
     perform(std::move(effects));
     // More may come: then nobody need wake this thread for it.
     if (gathers)
-      next = std::min<Time>(next, now + (flows ? kWhileFlowing : kGather));
+      next = std::min<Time>(next, now + kAfterGathering);
     if (active_.load(std::memory_order_relaxed))
       next = std::min(next, now + kBeat);
     sleep(seen, next);

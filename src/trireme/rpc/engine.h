@@ -114,6 +114,7 @@ class Engine : public PacketReceiver, public BlockingHook {
   Protocol protocol_;
   std::size_t gathered_ = 0;       // calls and answers that wait for company
   std::size_t seen_gathered_ = 0;  // of them when the thread last came by
+  bool has_gathered_ = false;      // something since then
 
   // The thread sleeps on word_ until planned_ (ticks of the clock).
   std::atomic<std::uint32_t> word_{0};
