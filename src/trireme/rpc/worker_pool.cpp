@@ -69,10 +69,6 @@ void name_thread(const std::string& name) {
 // who brings a task wakes one if there is none, and who takes a task wakes the next if
 // there are more. So no wakeup is lost, who brings many wakes one, and tasks that are
 // short are over before all threads are awake.
-//
-// Where as many threads work as there are cores, more would only be in their way unless
-// those take long. So the one that went idle last dozes for a while: it looks now and
-// then, and as long as it does nobody is woken beyond the cores.
 class WorkerPool::Core : public std::enable_shared_from_this<Core> {
  public:
   explicit Core(WorkerPoolOptions options)
@@ -126,13 +122,10 @@ class WorkerPool::Core : public std::enable_shared_from_this<Core> {
   bool sleep(Seat* seat, std::unique_lock<std::mutex>& lock);
   void leave(Seat* seat);
   int others() const;
-  int working() const;
-  bool doze(Seat* seat, std::unique_lock<std::mutex>& lock);
   void join_ended(std::unique_lock<std::mutex>& lock);
 
   const WorkerPoolOptions options_;
   const std::chrono::microseconds spin_;
-  const int cores_ = available_cores();
   mutable std::mutex mutex_;
   std::condition_variable ended_;
   TaskRing queue_;
@@ -144,7 +137,6 @@ class WorkerPool::Core : public std::enable_shared_from_this<Core> {
   std::size_t searching_ = 0;
   std::uint64_t started_ = 0;
   bool start_failed_ = false;
-  bool dozes_ = false;  // one of the idle looks now and then
   std::vector<Seat*> idle_;  // the last to sleep is the first to wake
   Seats seats_;
   std::vector<std::thread> gone_;  // to be joined
@@ -154,8 +146,6 @@ class WorkerPool::Core : public std::enable_shared_from_this<Core> {
 // returned is woken without the lock.
 WorkerPool::Core::Seat* WorkerPool::Core::find_help() {
   if (queue_.size() == 0 || searching_ > 0)
-    return nullptr;
-  if (dozes_ && working() >= cores_)
     return nullptr;
   if (!idle_.empty()) {
     Seat* seat = idle_.back();
@@ -317,8 +307,6 @@ bool WorkerPool::Core::sleep(Seat* seat, std::unique_lock<std::mutex>& lock) {
   seat->word.store(0, std::memory_order_relaxed);
   idle_.push_back(seat);
   --searching_;
-  if (doze(seat, lock))
-    return true;
   for (;;) {
     lock.unlock();
     const bool woken = wait_while(seat->word, 0, Deadline::after(options_.idle));
@@ -334,41 +322,6 @@ bool WorkerPool::Core::sleep(Seat* seat, std::unique_lock<std::mutex>& lock) {
       return false;
     }
   }
-}
-
-// True if it was woken, or has found something to do.
-bool WorkerPool::Core::doze(Seat* seat, std::unique_lock<std::mutex>& lock) {
-  constexpr int kLooks = 10;
-  constexpr std::chrono::microseconds kPause{100};
-  if (std::exchange(dozes_, true))
-    return false;
-  bool woken = false;
-  for (int i = 0; i < kLooks && !woken; ++i) {
-    lock.unlock();
-    wait_a_moment(seat->word, 0, kPause);
-    lock.lock();
-    const auto place = std::find(idle_.begin(), idle_.end(), seat);
-    if (place == idle_.end()) {
-      // Whoever wakes it may not have done so yet, and must not when it sleeps again.
-      dozes_ = false;
-      lock.unlock();
-      wait_while(seat->word, 0);
-      lock.lock();
-      return true;
-    }
-    if (queue_.size() != 0 && searching_ == 0) {
-      idle_.erase(place);
-      ++searching_;
-      woken = true;
-    }
-  }
-  dozes_ = false;
-  return woken;
-}
-
-// How many threads are at work, or about to look for some.
-int WorkerPool::Core::working() const {
-  return threads_ - blocked_ - static_cast<int>(idle_.size());
 }
 
 // How many threads there are beside the one that asks.
