@@ -20,8 +20,8 @@ TEST(BenchRpc, NamesItsCasesWhenNoneFits) {
 
 // Without --check: what a busy machine reaches is not the question.
 TEST(BenchRpcProcs, MeasuresEveryCaseWithoutAPeer) {
-  const launch::ChildResult result =
-      run_bench({"rpc", "--quick", "--rounds", "1"}, {{"TRIREME_PYTHON", "/no/python"}});
+  const launch::ChildResult result = run_bench(
+      {"rpc", "--quick", "--rounds", "1"}, {{"TRIREME_PYTHON", "/no/python"}});
   EXPECT_EQ(result.exit_code, 0) << result.err;
   for (const RpcCase& one : rpc_cases(false, 5))
     EXPECT_TRUE(testing::contains(result.out, one.name)) << one.name;
@@ -36,8 +36,8 @@ TEST(BenchRpcProcs, MeasuresThePeerToo) {
     ASSERT_EQ(std::getenv("CI"), nullptr) << "TRIREME_PYTHON is not set";
     GTEST_SKIP() << "TRIREME_PYTHON is not set";
   }
-  const BenchReport report = bench_rpc(
-      {.only = "500 async", .rounds = 1, .program = TRIREME_BENCH_PROGRAM});
+  const BenchReport report =
+      bench_rpc({.only = "500 async", .rounds = 1, .program = TRIREME_BENCH_PROGRAM});
   ASSERT_FALSE(report.records.empty());
   EXPECT_EQ(report.no_peer, "");
   for (const Record& record : report.records)

@@ -48,8 +48,7 @@ TEST(BenchRpcWorker, KnowsAnEchoFromAnythingElse) {
 }
 
 TEST(BenchRpcWorker, RefusesWhatItDoesNotKnow) {
-  RpcWorker worker(
-      0, std::make_shared<net::MemoryStore>(), net::JobKey::random());
+  RpcWorker worker(0, std::make_shared<net::MemoryStore>(), net::JobKey::random());
   EXPECT_THROW(worker.work({.op = "fly"}), InvalidArgument);
   EXPECT_THROW(worker.work({.wire = "string"}), InvalidArgument);
 }

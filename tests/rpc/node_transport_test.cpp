@@ -151,5 +151,18 @@ INSTANTIATE_TEST_SUITE_P(
         TransportWay{"TcpTlsShared", false, true, true}),
     [](const auto& way) { return way.param.name; });
 
+TEST(NodeTransportPeer, WhoHearsOfAnEarlyPacketMayAnswerIt) {
+  TransportWorld world(2, {}, false);
+  world.log(1).on_packet = [&](WorkerId from, Packet packet) {
+    world.at(1).send(from, std::move(packet));
+  };
+  world.start(0);
+  world.at(0).send(1, {.head = "early", .parts = {}});
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));  // it is there by now
+  world.start(1);
+  ASSERT_TRUE(world.log(0).wait_arrivals(1));
+  EXPECT_EQ(world.log(0).arrivals[0].packet.head, "early");
+}
+
 }  // namespace
 }  // namespace trireme::rpc

@@ -14,10 +14,6 @@ std::uint64_t new_trace() {
   return numbers();
 }
 
-Time time_of(const Deadline& deadline) {
-  return Time::clock::now() + deadline.remaining();
-}
-
 }  // namespace
 
 AgentCore::AgentCore(AgentCoreOptions options)
@@ -65,11 +61,12 @@ std::uint64_t AgentCore::call(CallPlan plan, std::unique_ptr<CallEnd> end) {
   const CallContext* inside = this_call();
   const Deadline deadline =
       nested_deadline(Deadline::after(plan.options.timeout.value_or(options_.timeout)));
+  const Time now = Time::clock::now();
   end->core_ = shared_from_this();
   end->to_ = plan.to;
   end->trace_ = inside ? inside->trace : new_trace();
   end->deadline_ = deadline;
-  end->start_ = Time::clock::now();
+  end->start_ = now;
   end->signature_ = plan.signature;
   end->function_ = plan.function;
   for (const Reference& reference : plan.arguments.references)
@@ -87,7 +84,7 @@ std::uint64_t AgentCore::call(CallPlan plan, std::unique_ptr<CallEnd> end) {
            .signature = plan.signature->hash,
            .trace = end->trace_},
           std::move(plan.arguments)),
-      .deadline = time_of(deadline),
+      .deadline = now + (inside ? deadline.remaining() : deadline.allowed()),
       .idempotent = plan.options.idempotent,
       .creates = std::move(plan.creates)};
   if (const std::uint64_t bytes = bytes_of(request.payload);

@@ -20,7 +20,7 @@ constexpr std::chrono::milliseconds kBeat{10};
 
 // What gathers leaves after that time, or when there is so much of it.
 constexpr std::chrono::microseconds kGather{30};
-constexpr std::size_t kMostGathered = 64;
+constexpr std::size_t kMostGathered = 128;
 // Where so many more have come meanwhile, more are to come.
 constexpr std::size_t kFlowing = 8;
 // How long its thread is away after something has gathered: it need not be woken then.
@@ -156,7 +156,8 @@ void Engine::block() {
 
 void Engine::received(WorkerId from, Packet packet) {
   const BringsPackets brings;
-  change(Leave::Along, [&](Time now) { protocol_.receive(from, std::move(packet), now); });
+  change(
+      Leave::Along, [&](Time now) { protocol_.receive(from, std::move(packet), now); });
 }
 
 void Engine::lost(WorkerId worker, const std::string&) {
@@ -202,8 +203,8 @@ void Engine::run() {
   }
 }
 
-// With the lock: whether more has gathered since the thread last came by, so that it pays
-// to wait for what follows.
+// With the lock: whether more has gathered since the thread last came by, so that it
+// pays to wait for what follows.
 bool Engine::keeps_gathering() {
   const bool flows = gathered_ >= seen_gathered_ + kFlowing;
   if (!flows)

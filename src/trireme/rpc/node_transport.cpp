@@ -139,6 +139,7 @@ class NodeTransport::Core : public net::Receiver {
   // Set by start(), and the same from then on.
   std::vector<std::unique_ptr<Contact>> contacts_;  // by id; none for this worker
   std::map<std::string, Contact*, std::less<>> by_name_;
+  std::atomic<bool> knows_members_{false};
   std::atomic<bool> started_{false};
   std::mutex start_mutex_;
   std::vector<std::function<void()>> early_;
@@ -193,6 +194,7 @@ void NodeTransport::Core::start(std::vector<Member> members, PacketReceiver& rec
     if (contact)
       by_name_[contact->name()] = contact.get();
   receiver_ = &receiver;
+  knows_members_ = true;  // whoever hears of what was early may answer
   for (const auto& event : early_)
     event();
   early_.clear();
@@ -219,7 +221,7 @@ bool NodeTransport::Core::keep_for_start(const std::function<void()>& event) {
 // -- out
 
 void NodeTransport::Core::send(WorkerId to, Packet packet) {
-  if (!started_ || to < 0 || static_cast<std::size_t>(to) >= contacts_.size() ||
+  if (!knows_members_ || to < 0 || static_cast<std::size_t>(to) >= contacts_.size() ||
       !contacts_[static_cast<std::size_t>(to)])
     throw InvalidArgument(text(
         "[rpc] expected another of ",

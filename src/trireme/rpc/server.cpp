@@ -204,8 +204,7 @@ void Server::end(Run& run, Returned returned, std::exception_ptr error) {
     payload = pack_fault(fault_of(error));
   else if (run.incoming.creates)
     payload = pack_values({});
-  run.server->respond(
-      run.incoming, status, std::move(payload), run.last_of_batch());
+  run.server->respond(run.incoming, status, std::move(payload), run.last_of_batch());
 }
 
 void Server::respond(

@@ -65,10 +65,10 @@ void name_thread(const std::string& name) {
 }  // namespace
 
 // A thread is working, blocked inside of a task, searching (awake, and about to look
-// into the queue) or idle. While there are tasks and a thread is idle, one is searching:
-// who brings a task wakes one if there is none, and who takes a task wakes the next if
-// there are more. So no wakeup is lost, who brings many wakes one, and tasks that are
-// short are over before all threads are awake.
+// into the queue) or idle. While there are tasks and a thread is idle, one is
+// searching: who brings a task wakes one if there is none, and who takes a task wakes
+// the next if there are more. So no wakeup is lost, who brings many wakes one, and
+// tasks that are short are over before all threads are awake.
 class WorkerPool::Core : public std::enable_shared_from_this<Core> {
  public:
   explicit Core(WorkerPoolOptions options)
