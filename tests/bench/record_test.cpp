@@ -40,6 +40,15 @@ TEST(Record, MoreTokensAreBetter) {
   EXPECT_TRUE(regressions({slower}, {record}).empty());
 }
 
+TEST(Record, ShowsUnitsThatItDoesNotKnowAsTheyAre) {
+  Record record = make_record({30}, {});
+  record.unit = "calls";
+  record.limit = 2000;
+  const std::string table = to_table({record});
+  EXPECT_NE(table.find("30.0 calls"), std::string::npos) << table;
+  EXPECT_NE(table.find("<= 2000 calls"), std::string::npos) << table;
+}
+
 TEST(Quartiles, OfNothingAreZero) {
   EXPECT_DOUBLE_EQ(quartiles({}).median, 0);
 }

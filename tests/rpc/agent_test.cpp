@@ -1,5 +1,8 @@
 #include "trireme/rpc/agent.h"
 
+#include <thread>
+#include <vector>
+
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
@@ -59,6 +62,45 @@ TEST_P(AgentRanks, WhatAFunctionThrowsComesBack) {
         EXPECT_EQ(error.type(), "std::runtime_error");
         EXPECT_EQ(error.text(), "bad luck");
       }
+  });
+}
+
+// Answers to calls that came together wait for each other a moment at most.
+TEST_P(AgentRanks, OneThatIsSlowHoldsUpNoOther) {
+  FunctionTable functions = some_functions();
+  const auto open = std::make_shared<Promise<void>>();
+  const Future<void> opened = open->future();
+  functions.add("wait", [opened] { Future<void>(opened).get(); });
+  functions.add("open", [open] { open->set_value(); });
+  run_rpc(GetParam(), 2, {.functions = functions}, [](Agent& agent) {
+    if (agent.me().id != 0)
+      return;
+    const auto other = agent.to(1);
+    std::vector<Future<int>> quick;
+    auto slow = other.async<void>("wait");
+    for (int i = 0; i < 100; ++i)
+      quick.push_back(other.async(add_ints, i, i));
+    for (int i = 0; i < 100; ++i)
+      EXPECT_EQ(quick[static_cast<std::size_t>(i)].get(), 2 * i);
+    EXPECT_FALSE(slow.ready());
+    other.call<void>("open");
+    slow.get();
+  });
+}
+
+// Nobody waits: what has gathered leaves by itself.
+TEST_P(AgentRanks, CallsLeaveByThemselves) {
+  run_rpc(GetParam(), 2, {.functions = some_functions()}, [](Agent& agent) {
+    for (const int calls : {1, 7, 300}) {
+      std::vector<Future<int>> sums;
+      for (int i = 0; i < calls; ++i)
+        sums.push_back(agent.to(1 - agent.me().id).async(add_ints, i, 1));
+      const Deadline soon = Deadline::after(std::chrono::seconds(20));
+      for (const auto& sum : sums)
+        while (!sum.ready() && !soon.expired())
+          std::this_thread::yield();
+      EXPECT_FALSE(soon.expired());
+    }
   });
 }
 

@@ -213,4 +213,13 @@ TEST(CancelToken, OneOfManyCancels) {
   }
 }
 
+TEST(CancelToken, IsTheSameForOneThatDoesNotKnowIt) {
+  const CancelToken token = CancelToken::make();
+  const std::shared_ptr<void> kept = token.share();
+  EXPECT_TRUE(CancelToken::shared(kept) == token);
+  EXPECT_TRUE(CancelToken::shared(kept).cancel("over"));
+  EXPECT_TRUE(token.cancelled());
+  EXPECT_FALSE(CancelToken::shared(nullptr).cancel("nobody"));
+}
+
 }  // namespace trireme::rpc

@@ -30,7 +30,7 @@ TEST(ProtocolMessages, ARequestComesBackAsItWas) {
   EXPECT_EQ(marks[0].owner, 1);
   EXPECT_EQ(marks[0].passage, Passage::Granted);
   EXPECT_EQ(marks[0].number, 5u);
-  EXPECT_EQ(reader.rest(), "rest");
+  EXPECT_EQ(reader.take_rest(), "rest");
 }
 
 TEST(ProtocolMessages, AResponseComesBackAsItWas) {
@@ -73,7 +73,7 @@ TEST(ProtocolMessages, ANoteComesBackAsItWas) {
 }
 
 TEST(ProtocolMessages, WhatNobodyWouldWriteIsRefused) {
-  const auto refused = [](const std::string& body) {
+  const auto refused = [](std::string body) {
     MessageReader reader(body);
     reader.response_head();
     reader.marks(4);

@@ -85,4 +85,76 @@ TEST(WordWait, SpinsUntilItIsDoneOrTheTimeIsOver) {
   EXPECT_EQ(looks, 1);
 }
 
+TEST(WordWait, AMomentEndsByItselfOrByAWake) {
+  Word word{0};
+  wait_a_moment(word, 0, std::chrono::microseconds(50));
+  wait_a_moment(word, 1, std::chrono::hours(1));  // it is another already
+  wait_a_moment(word, 0, std::chrono::nanoseconds(-1));
+  std::thread waker([&] {
+    word = 1;
+    wake_one(word);
+  });
+  while (word == 0)
+    wait_a_moment(word, 0, std::chrono::hours(1));
+  waker.join();
+}
+
+TEST(LateWakes, WakeWhenTheLastOfThemEnds) {
+  Word word{0};
+  std::atomic<bool> woken{false};
+  std::thread sleeper([&] {
+    wait_while(word, 0);
+    woken = true;
+  });
+  std::this_thread::sleep_for(milliseconds(20));  // asleep by now
+  {
+    const LateWakes outer;
+    {
+      const LateWakes inner;
+      word = 1;
+      wake_all_later(word);
+    }
+    std::this_thread::sleep_for(milliseconds(20));
+    EXPECT_FALSE(woken);
+  }
+  sleeper.join();
+  EXPECT_TRUE(woken);
+}
+
+TEST(LateWakes, WakeAtOnceWhenToldTo) {
+  Word word{0};
+  std::thread sleeper([&] { wait_while(word, 0); });
+  std::this_thread::sleep_for(milliseconds(20));
+  const LateWakes late;
+  word = 1;
+  wake_all_later(word);
+  wake_late();
+  sleeper.join();
+}
+
+TEST(LateWakes, AreNeededByNobody) {
+  Word word{0};
+  std::thread sleeper([&] { wait_while(word, 0); });
+  std::this_thread::sleep_for(milliseconds(20));
+  word = 1;
+  wake_all_later(word);
+  sleeper.join();
+}
+
+TEST(LateWakes, HaveRoomForAny) {
+  std::vector<Word> words(100);
+  std::vector<std::thread> sleepers;
+  for (Word& word : words)
+    sleepers.emplace_back([&word] { wait_while(word, 0); });
+  {
+    const LateWakes late;
+    for (Word& word : words) {
+      word = 1;
+      wake_all_later(word);
+    }
+  }
+  for (auto& sleeper : sleepers)
+    sleeper.join();
+}
+
 }  // namespace trireme::rpc

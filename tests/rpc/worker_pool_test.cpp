@@ -70,6 +70,56 @@ TEST(WorkerPool, RunsWhatItIsGiven) {
   }
 }
 
+TEST(WorkerPool, RunsManyThatComeTogether) {
+  std::vector<int> order;
+  WorkerPool pool({.threads = 1});
+  std::vector<Task> tasks;
+  for (int i = 0; i < 300; ++i)
+    tasks.emplace_back([&order, i] { order.push_back(i); });
+  EXPECT_EQ(pool.try_run_all(tasks), 300u);
+  pool.stop(soon());
+  ASSERT_EQ(order.size(), 300u);
+  for (int i = 0; i < 300; ++i)
+    EXPECT_EQ(order[static_cast<std::size_t>(i)], i);
+  EXPECT_EQ(pool.try_run_all(tasks), 0u);
+}
+
+TEST(WorkerPool, ManyThatComeTogetherRunOnAllThreads) {
+  WorkerPool pool({.threads = 4});
+  std::atomic<int> here{0};
+  std::vector<Task> tasks;
+  for (int i = 0; i < 4; ++i)
+    tasks.emplace_back([&] {
+      ++here;
+      while (here < 4)  // ends only if all four run
+        std::this_thread::yield();
+    });
+  EXPECT_EQ(pool.try_run_all(tasks), 4u);
+  pool.stop(soon());
+  EXPECT_EQ(here, 4);
+}
+
+TEST(WorkerPool, TakesTheFirstOfManyAndLeavesTheRest) {
+  WorkerPool pool({.threads = 1, .queue = 2});
+  Gate gate;
+  std::atomic<bool> runs{false};
+  pool.try_run([&] {
+    runs = true;
+    gate.pass();
+  });
+  expect_soon([&] { return runs.load(); });
+  std::atomic<int> ran{0};
+  std::vector<Task> tasks;
+  for (int i = 0; i < 5; ++i)
+    tasks.emplace_back([&ran, i] { ran += 1 << i; });
+  EXPECT_EQ(pool.try_run_all(tasks), 2u);
+  EXPECT_FALSE(tasks[1]);
+  EXPECT_TRUE(tasks[2]);
+  gate.open();
+  pool.stop(soon());
+  EXPECT_EQ(ran, 3);
+}
+
 TEST(WorkerPool, OneThreadKeepsTheOrder) {
   WorkerPool pool({.threads = 1});
   std::vector<int> seen, expected;

@@ -17,6 +17,8 @@
 #include "trireme/bench/peer.h"
 #include "trireme/bench/pipe.h"
 #include "trireme/bench/pipe_worker.h"
+#include "trireme/bench/rpc.h"
+#include "trireme/bench/rpc_worker.h"
 #include "trireme/bench/schedule.h"
 #include "trireme/bench/schedule_worker.h"
 #include "trireme/bench/train.h"
@@ -68,6 +70,10 @@ int work_pipe(const BenchCommand&) {
   return run_pipe_worker(std::cin, std::cout);
 }
 
+int work_rpc(const BenchCommand&) {
+  return run_rpc_worker(std::cin, std::cout);
+}
+
 int work_schedule(const BenchCommand&) {
   return run_schedule_worker(std::cin, std::cout);
 }
@@ -82,6 +88,7 @@ constexpr Bench kBenches[] = {
     {"launch", bench_launch, work_launch},
     {"net", bench_net, work_net},
     {"pipe", bench_pipe, work_pipe},
+    {"rpc", bench_rpc, work_rpc},
     {"schedule", bench_schedule, work_schedule},
     {"train", bench_train, work_train},
 };
@@ -191,7 +198,7 @@ void add_bench(CLI::App& app, int& exit_code) {
   CLI::Option* what = bench->add_option(
       "WHAT",
       command->what,
-      "The benchmark: comm, ddp, launch, net, pipe, schedule or train");
+      "The benchmark: comm, ddp, launch, net, pipe, rpc, schedule or train");
   bench->add_flag("--quick", command->measure.quick, "Fewer rounds: under a minute");
   bench->add_flag(
       "--check",
@@ -227,7 +234,7 @@ void add_bench(CLI::App& app, int& exit_code) {
   bench->callback([command, what, &exit_code] {
     if (what->empty() && command->worker.empty())
       throw CLI::RequiredError(
-          "WHAT (comm, ddp, launch, net, pipe, schedule or train)");
+          "WHAT (comm, ddp, launch, net, pipe, rpc, schedule or train)");
     exit_code = run_command(*command);
   });
 }

@@ -33,15 +33,13 @@ std::string short_number(double value) {
 // A figure in the unit that suits it, as "8.21 ms".
 struct Unit {
   double size;
-  const char* name;
+  std::string name;
 };
 Unit unit_for(double value, const std::string& unit) {
   if (unit == "KiB")
     return value >= 1024 ? Unit{1024, "MiB"} : Unit{1, "KiB"};
-  if (unit == "%")
-    return {1, "%"};
-  if (unit == "tokens/s")
-    return {1, "tokens/s"};
+  if (unit != "us")
+    return {1, unit};
   if (value >= 1e6)
     return {1e6, "s"};
   if (value >= 1e3)

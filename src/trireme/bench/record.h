@@ -46,7 +46,8 @@ struct Record {
   std::optional<double> limit;
   /// The least ratio that is asked for.
   std::optional<double> goal;
-  /// "us", "KiB" for memory, "%" for a share, or "tokens/s", of which more is better.
+  /// "us", "KiB" for memory, "tokens/s", of which more is better, or what the table
+  /// shows as it is: "%" for a share, "x", "calls".
   std::string unit = "us";
   std::string machine;
   double load = 0;

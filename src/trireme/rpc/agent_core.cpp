@@ -14,10 +14,6 @@ std::uint64_t new_trace() {
   return numbers();
 }
 
-Time time_of(const Deadline& deadline) {
-  return Time::clock::now() + deadline.remaining();
-}
-
 }  // namespace
 
 AgentCore::AgentCore(AgentCoreOptions options)
@@ -47,8 +43,7 @@ void AgentCore::start(Transport& transport) {
       .protocol = {
           .link = {.lease = options_.lease},
           .calls_per_worker = options_.calls_per_worker,
-          .make_token =
-              [] { return std::make_shared<CancelToken>(CancelToken::make()); },
+          .make_token = [] { return CancelToken::make().share(); },
           .make_cargo = [] { return std::make_shared<ValuePlace>(); }},
       .me = options_.me,
       .world_size = static_cast<int>(options_.workers.size())};
@@ -56,7 +51,7 @@ void AgentCore::start(Transport& transport) {
     server->serve(std::move(calls));
   };
   engine.cancel = [](const std::shared_ptr<void>& token, const std::string& why) {
-    std::static_pointer_cast<CancelToken>(token)->cancel(why);
+    CancelToken::shared(token).cancel(why);
   };
   engine_ = std::make_shared<Engine>(std::move(engine));
   engine_->releases()->home = weak_from_this();
@@ -139,7 +134,7 @@ Request AgentCore::pack(CallPlan& plan, const CallEnd& end) const {
            .trace = end.trace_,
            .span = end.span_},
           std::move(plan.arguments)),
-      .deadline = time_of(end.deadline_),
+      .deadline = Time::clock::now() + end.deadline_.remaining(),
       .idempotent = plan.options.idempotent,
       .creates = std::move(plan.creates)};
   if (const std::uint64_t bytes = bytes_of(request.payload);

@@ -42,6 +42,12 @@ class CancelToken {
 
   bool operator==(const CancelToken&) const = default;
 
+  /// The token for one that keeps it and need not know what it is, and back.
+  std::shared_ptr<void> share() const { return state_; }
+  static CancelToken shared(const std::shared_ptr<void>& token) {
+    return CancelToken(std::static_pointer_cast<State>(token));
+  }
+
  private:
   friend class CancelRegistration;
   struct Entry;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <sys/prctl.h>
 
 #include "trireme/core/deadline.h"
 #include "trireme/core/error.h"
@@ -16,6 +17,14 @@ using Clock = Time::clock;
 // While something happens, the engine's thread looks at the time that often, so that
 // nobody has to wake it for acknowledgements.
 constexpr std::chrono::milliseconds kBeat{10};
+
+// What gathers leaves after that time, or when there is so much of it.
+constexpr std::chrono::microseconds kGather{30};
+constexpr std::size_t kMostGathered = 128;
+// Where so many more have come meanwhile, more are to come.
+constexpr std::size_t kFlowing = 8;
+// How long its thread is away after something has gathered: it need not be woken then.
+constexpr std::chrono::microseconds kAfterGathering{100};
 
 // Threads that bring packets, or look at the time.
 thread_local bool brings_packets = false;
@@ -76,17 +85,25 @@ void Engine::start(Transport& transport) {
 
 // Changes the protocol under the lock, and does without it what follows.
 template <class Change>
-void Engine::change(bool flush, const Change& change) {
+void Engine::change(Leave leave, const Change& change) {
   const Time now = Clock::now();
   Effects effects;
+  bool gathers = false;
   {
     const std::lock_guard lock(mutex_);
     change(now);
-    effects = protocol_.take_effects(now, flush);
+    if (leave != Leave::Along)
+      gathered_ = leave == Leave::Now ? 0 : (gathered_ + 1) % kMostGathered;
+    has_gathered_ = has_gathered_ || leave == Leave::Soon;
+    gathers = gathered_ > 0;
+    if (!gathers)
+      seen_gathered_ = 0;
+    gathers_.store(gathers);
+    effects = protocol_.take_effects(now, !gathers);
     ++performing_;
   }
   active_.store(true, std::memory_order_relaxed);
-  want_wake(now + kBeat);
+  want_wake(now + (gathers && leave == Leave::Soon ? kGather : kBeat));
   perform(std::move(effects));
 }
 
@@ -96,8 +113,11 @@ void Engine::perform(Effects wanted) {
   Effects effects = std::move(wanted);
   for (auto& [to, packet] : effects.packets)
     transport_->send(to, std::move(packet));
-  for (auto& [completion, outcome] : effects.finished)
-    completion->finish(std::move(outcome));
+  if (!effects.finished.empty()) {
+    const LateWakes late;
+    for (auto& [completion, outcome] : effects.finished)
+      completion->finish(std::move(outcome));
+  }
   if (!effects.calls.empty())
     options_.serve(std::move(effects.calls));
   for (const Effects::Cancel& cancel : effects.cancelled)
@@ -108,32 +128,22 @@ std::uint64_t Engine::call(
     WorkerId to, Request request, std::unique_ptr<Completion> completion, bool hurry) {
   const Time deadline = request.deadline;
   std::uint64_t number = 0;
-  change(hurry, [&](Time now) {
+  change(leave(hurry), [&](Time now) {
     number = protocol_.call(to, std::move(request), std::move(completion), now);
   });
   want_wake(deadline);
-  if (!hurry)
-    gather();
   return number;
 }
 
 void Engine::cancel(std::uint64_t call) {
-  change(true, [&](Time now) { protocol_.cancel(call, now); });
+  change(Leave::Now, [&](Time now) { protocol_.cancel(call, now); });
 }
 
 void Engine::respond(
     const Incoming& incoming, Status status, Payload payload, bool hurry) {
-  change(hurry, [&](Time now) {
+  change(leave(hurry), [&](Time now) {
     protocol_.respond(incoming, status, std::move(payload), now);
   });
-  if (!hurry)
-    gather();
-}
-
-// The thread sends what is there when it comes by.
-void Engine::gather() {
-  if (!gathers_.exchange(true))
-    wake();
 }
 
 Reference Engine::name(WorkerId owner) {
@@ -142,7 +152,7 @@ Reference Engine::name(WorkerId owner) {
 }
 
 void Engine::abandon(ObjectId name) {
-  change(true, [&](Time now) { protocol_.abandon(name, now); });
+  change(Leave::Now, [&](Time now) { protocol_.abandon(name, now); });
 }
 
 Reference Engine::own(std::shared_ptr<void> cargo) {
@@ -151,7 +161,7 @@ Reference Engine::own(std::shared_ptr<void> cargo) {
 }
 
 void Engine::flush() {
-  change(true, [](Time) {});
+  change(Leave::Now, [](Time) {});
 }
 
 void Engine::block() {
@@ -160,61 +170,78 @@ void Engine::block() {
         "[rpc] expected a function that does not wait on a thread of the network, got "
         "one "
         "that does; give then() an executor, or do not mark the function quick");
-  flush();
+  if (gathers_.load())
+    flush();
 }
 
 void Engine::received(WorkerId from, Packet packet) {
   const BringsPackets brings;
-  change(true, [&](Time now) { protocol_.receive(from, std::move(packet), now); });
+  change(
+      Leave::Along, [&](Time now) { protocol_.receive(from, std::move(packet), now); });
 }
 
 void Engine::lost(WorkerId worker, const std::string&) {
   const BringsPackets brings;
-  change(true, [&](Time now) { protocol_.lost(worker, now); });
+  change(Leave::Now, [&](Time now) { protocol_.lost(worker, now); });
 }
 
 void Engine::gone(WorkerId worker, const std::string& why) {
   const BringsPackets brings;
-  change(true, [&](Time now) { protocol_.gone(worker, why, now); });
+  change(Leave::Now, [&](Time now) { protocol_.gone(worker, why, now); });
   if (options_.gone)
     options_.gone(worker, why);
 }
 
 void Engine::run() {
   const BringsPackets brings;
+  ::prctl(PR_SET_TIMERSLACK, 1000UL, 0UL, 0UL, 0UL);  // it sleeps for microseconds
   while (!ends_.load()) {
     // From here on whatever happens changes the word, so that nothing is overslept.
     const std::uint32_t seen = word_.load();
     planned_.store(Time::max().time_since_epoch().count());
-    gathers_.store(false);
     active_.store(false, std::memory_order_relaxed);
     const Time now = Clock::now();
     Effects effects;
     Time next;
+    bool flows = false;
+    bool gathers = false;
     {
       const std::lock_guard lock(mutex_);
       protocol_.tick(now);
-      effects = protocol_.take_effects(now);
+      gathers = std::exchange(has_gathered_, false);
+      flows = keeps_gathering();
+      effects = protocol_.take_effects(now, !flows);
       next = protocol_.next();
       ++performing_;
     }
     perform(std::move(effects));
+    // More may come: then nobody need wake this thread for it.
+    if (gathers)
+      next = std::min<Time>(next, now + kAfterGathering);
     if (active_.load(std::memory_order_relaxed))
       next = std::min(next, now + kBeat);
     sleep(seen, next);
   }
 }
 
+// With the lock: whether more has gathered since the thread last came by, so that it
+// pays to wait for what follows.
+bool Engine::keeps_gathering() {
+  const bool flows = gathered_ >= seen_gathered_ + kFlowing;
+  if (!flows)
+    gathered_ = 0;
+  seen_gathered_ = gathered_;
+  gathers_.store(flows);
+  return flows;
+}
+
 void Engine::sleep(std::uint32_t seen, Time next) {
   planned_.store(next.time_since_epoch().count());
   asleep_.store(true);
   const Time now = Clock::now();
-  if (next > now)
-    wait_while(
-        word_,
-        seen,
-        Deadline::after(std::chrono::ceil<std::chrono::milliseconds>(
-            std::min<Clock::duration>(next - now, std::chrono::hours(1)))));
+  if (next > now && word_.load() == seen)
+    wait_a_moment(
+        word_, seen, std::min<Clock::duration>(next - now, std::chrono::hours(1)));
   asleep_.store(false);
 }
 

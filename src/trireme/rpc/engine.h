@@ -97,10 +97,14 @@ class Engine : public PacketReceiver, public BlockingHook {
   const std::shared_ptr<Releases>& releases() const { return releases_; }
 
  private:
+  // When what a change leads to leaves: at once, after a moment, or at once unless
+  // something gathers, with which it then leaves.
+  enum class Leave { Now, Soon, Along };
+  static Leave leave(bool hurry) { return hurry ? Leave::Now : Leave::Soon; }
   template <class Change>
-  void change(bool flush, const Change& change);
-  void gather();
+  void change(Leave leave, const Change& change);
   void perform(Effects effects);
+  bool keeps_gathering();
   void run();
   void sleep(std::uint32_t seen, Time next);
   void wake();
@@ -112,6 +116,9 @@ class Engine : public PacketReceiver, public BlockingHook {
 
   mutable std::mutex mutex_;
   Protocol protocol_;
+  std::size_t gathered_ = 0;       // calls and answers that wait for company
+  std::size_t seen_gathered_ = 0;  // of them when the thread last came by
+  bool has_gathered_ = false;      // something since then
 
   // The thread sleeps on word_ until planned_ (ticks of the clock).
   std::atomic<std::uint32_t> word_{0};

@@ -113,10 +113,12 @@ void FutureState::publish() {
   Continuation* list = continuations_.exchange(closed(), std::memory_order_seq_cst);
   if (word_.load(std::memory_order_seq_cst) == kSleepers) {
     word_.store(kAwake, std::memory_order_release);
-    wake_all(word_);
+    wake_all_later(word_);
   }
-  if (list)
+  if (list) {
+    wake_late();  // nobody knows what they do
     run_continuations(reversed(list));
+  }
 }
 
 bool FutureState::wait(const Deadline* deadline) {

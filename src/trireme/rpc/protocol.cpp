@@ -32,7 +32,7 @@ struct Protocol::Pending {
 struct Protocol::Peer {
   explicit Peer(const LinkOptions& options, std::uint64_t name) : link(options, name) {}
   Link link;
-  std::unordered_set<std::uint64_t> calls;                           // mine to it
+  std::size_t calls = 0;                                             // mine to it
   std::unordered_map<std::uint64_t, std::shared_ptr<void>> running;  // its to me
   std::set<std::uint64_t> cancelled;  // by it, perhaps before they came
   std::optional<std::string> gone;
@@ -93,7 +93,7 @@ std::uint64_t Protocol::call(
     deadlines_.add(pending->deadline, call);
   pending_.emplace(call, std::move(pending));
   Peer& callee = peer(to);
-  callee.calls.insert(call);
+  ++callee.calls;
   if (callee.gone)
     finish(call, {.status = Status::Lost, .payload = {}, .why = *callee.gone}, now);
   else if (to == me_)
@@ -157,6 +157,8 @@ void Protocol::post(Draft draft, Time now) {
   std::vector<TravelMark> marks;
   for (const Reference& reference : draft.payload.references)
     marks.push_back(references_.send(reference, draft.to));
+  message.body.reserve(
+      message.body.size() + draft.payload.bytes.size() + marks_bytes(marks.size()));
   append_marks(marks, message.body);
   message.body += draft.payload.bytes;
   receiver.link.post(std::move(message), now);
@@ -169,7 +171,7 @@ void Protocol::finish(std::uint64_t call, Outcome outcome, Time now) {
     return;
   const std::unique_ptr<Pending> pending = std::move(found->second);
   pending_.erase(found);
-  peer(pending->to).calls.erase(call);
+  --peer(pending->to).calls;
   deadlines_.tidy(pending_.size(), [&](std::uint64_t number) {
     return pending_.count(number) > 0;
   });
@@ -275,7 +277,7 @@ void Protocol::take_request(WorkerId from, Message message, Time now) {
   if (head.creates.number != 0)
     incoming.creates =
         references_.make(from, head.creates, options_.make_cargo(), then);
-  incoming.payload.bytes = reader.rest();
+  incoming.payload.bytes = reader.take_rest();
   incoming.payload.parts = std::move(message.parts);
   incoming.token = options_.make_token();
   carry_out(std::move(then), now);
@@ -301,7 +303,7 @@ void Protocol::take_response(WorkerId from, Message message, Time now) {
   const auto found = pending_.find(head.call);
   if (found == pending_.end() || found->second->to != from)
     return;  // late, or not wanted any more
-  outcome.payload.bytes = reader.rest();
+  outcome.payload.bytes = reader.take_rest();
   outcome.payload.parts = std::move(message.parts);
   finish(head.call, std::move(outcome), now);
 }
@@ -362,7 +364,10 @@ void Protocol::voided(WorkerId worker, const std::string& why, Time now) {
     effects_.cancelled.push_back({token, text("its caller is gone: ", why)});
   other.running.clear();
   other.cancelled.clear();
-  const std::vector<std::uint64_t> calls(other.calls.begin(), other.calls.end());
+  std::vector<std::uint64_t> calls;
+  for (const auto& [call, pending] : pending_)
+    if (pending->to == worker)
+      calls.push_back(call);
   for (const std::uint64_t call : calls)
     if (pending_.at(call)->retries > 0 && !other.gone) {
       --pending_.at(call)->retries;
@@ -390,7 +395,7 @@ void Protocol::tick(Time now) {
     if (worker == me_ || other.gone)
       continue;
     const bool shared =
-        references_.shares(worker) || !other.calls.empty() || !other.running.empty();
+        references_.shares(worker) || other.calls > 0 || !other.running.empty();
     if (other.link.tick(shared, now))
       voided(
           worker, text("it was silent for ", options_.link.lease.count(), " ms"), now);
@@ -422,7 +427,7 @@ Effects Protocol::take_effects(Time now, bool flush) {
 }
 
 std::size_t Protocol::waiting(WorkerId worker) const {
-  return peers_[static_cast<std::size_t>(worker)]->calls.size();
+  return peers_[static_cast<std::size_t>(worker)]->calls;
 }
 
 std::size_t Protocol::running() const {

@@ -59,6 +59,10 @@ std::string write_response_head(const ResponseHead& head) {
       .take();
 }
 
+std::size_t marks_bytes(std::size_t count) {
+  return 4 + kMarkBytes * count;
+}
+
 void append_marks(const std::vector<TravelMark>& marks, std::string& body) {
   net::ByteWriter writer;
   writer.u32(static_cast<std::uint32_t>(marks.size()));
@@ -140,8 +144,8 @@ std::vector<TravelMark> MessageReader::marks(std::size_t world_size) {
   return marks;
 }
 
-std::string MessageReader::rest() {
-  return std::string(bytes_.rest());
+std::string MessageReader::take_rest() {
+  return std::move(body_.erase(0, body_.size() - bytes_.left()));
 }
 
 }  // namespace trireme::rpc

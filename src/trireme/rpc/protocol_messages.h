@@ -32,6 +32,8 @@ Time deadline_after(std::chrono::milliseconds timeout, Time now);
 std::string write_request_head(const RequestHead& head);
 std::string write_response_head(const ResponseHead& head);
 void append_marks(const std::vector<TravelMark>& marks, std::string& body);
+/// How many bytes so many take.
+std::size_t marks_bytes(std::size_t count);
 std::string write_call(std::uint64_t call);
 std::uint64_t read_call(const std::string& body);
 Message write_note(const Posting& note);
@@ -41,14 +43,16 @@ Posting read_note(const Message& message);
 /// Reads a request or a response; InvalidArgument for what nobody would write.
 class MessageReader {
  public:
-  explicit MessageReader(const std::string& body)
-      : bytes_(body, "a worker's message") {}
+  explicit MessageReader(std::string& body)
+      : body_(body), bytes_(body, "a worker's message") {}
   RequestHead request_head();
   ResponseHead response_head();
   std::vector<TravelMark> marks(std::size_t world_size);
-  std::string rest();
+  /// What is behind all that was read, as the body's own memory: the end of reading.
+  std::string take_rest();
 
  private:
+  std::string& body_;
   net::ByteReader bytes_;
 };
 

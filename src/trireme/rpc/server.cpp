@@ -1,6 +1,7 @@
 #include "trireme/rpc/server.h"
 
 #include <algorithm>
+#include <atomic>
 #include <utility>
 
 #include "trireme/core/clock.h"
@@ -28,14 +29,22 @@ class Counted {
 
 }  // namespace
 
+struct Server::Batch {
+  explicit Batch(std::size_t calls) : unanswered(calls) {}
+  std::atomic<std::size_t> unanswered;
+};
+
 struct Server::Run {
   std::shared_ptr<Server> server;
   Counted counted;  // before what holds references
   const ServedFunction* function = nullptr;
   Incoming incoming;
-  CallHead head;
-  CallPointer context;
+  CallContext context;
+  std::uint64_t span = 0;
   std::int64_t start_ns = 0;
+  std::shared_ptr<Batch> batch;
+  // To be asked once, when there is an answer.
+  bool last_of_batch() const { return batch->unanswered.fetch_sub(1) == 1; }
 };
 
 namespace {
@@ -55,42 +64,69 @@ Fault refused(const char* kind, std::string text) {
 }  // namespace
 
 void Server::serve(std::vector<Incoming> calls) {
-  queued_.fetch_add(calls.size());
-  for (Incoming& call : calls)
-    take(std::move(call));
+  const auto batch = std::make_shared<Batch>(calls.size());
+  std::vector<std::shared_ptr<Run>> runs;
+  runs.reserve(calls.size());
+  for (Incoming& call : calls) {
+    if (auto run = take(std::move(call), batch))
+      runs.push_back(std::move(run));
+    else
+      batch->unanswered.fetch_sub(1);
+  }
+  run_all(std::move(runs));
 }
 
-void Server::take(Incoming incoming) {
+// Null for one that was answered here.
+std::shared_ptr<Server::Run> Server::take(
+    Incoming incoming, const std::shared_ptr<Batch>& batch) {
   if (incoming.full) {
-    queued_.fetch_sub(1);
-    return turn_away(incoming);
+    turn_away(incoming);
+    return nullptr;
   }
-  options_.peers[static_cast<std::size_t>(incoming.from)].counters->received();
+  const ServedPeer& peer = options_.peers[static_cast<std::size_t>(incoming.from)];
+  peer.counters->received();
   CallHead head;
   try {
     head = unpack_call_head(incoming.payload);
   } catch (const InvalidArgument& error) {
-    queued_.fetch_sub(1);
-    return refuse(incoming, refused("text", error.what()));
+    refuse(incoming, refused("text", error.what()));
+    return nullptr;
   }
   const ServedFunction* function = check(incoming, head);
-  if (function == nullptr) {
-    queued_.fetch_sub(1);
-    return;
-  }
+  if (function == nullptr)
+    return nullptr;
   auto run = std::make_shared<Run>(
       Run{.server = shared_from_this(),
           .counted = Counted(running_),
           .function = function,
           .incoming = std::move(incoming),
-          .head = std::move(head),
-          .context = nullptr});
-  if (function->options.quick)
-    return start(run);
-  if (executor_.try_run([run] { start(run); }))
-    return;
-  queued_.fetch_sub(1);
-  turn_away(run->incoming);
+          .span = head.span,
+          .batch = batch});
+  run->context = {
+      .caller = peer.info,
+      .function = std::move(head.function),
+      .deadline = deadline_at(run->incoming.deadline),
+      .cancel = CancelToken::shared(run->incoming.token),
+      .trace = head.trace,
+      .home = options_.home,
+      .pool = &executor_};
+  return run;
+}
+
+// Quick functions here and now, before the others begin.
+void Server::run_all(std::vector<std::shared_ptr<Run>> runs) {
+  std::vector<Task> tasks;
+  tasks.reserve(runs.size());
+  std::vector<std::shared_ptr<Run>> waiting;
+  for (auto& run : runs)
+    if (run->function->options.quick) {
+      start(run);
+    } else {
+      tasks.emplace_back([run] { start(run); });
+      waiting.push_back(std::move(run));
+    }
+  for (std::size_t i = executor_.try_run_all(tasks); i < waiting.size(); ++i)
+    turn_away(waiting[i]->incoming);
 }
 
 // Too much waits here already.
@@ -141,19 +177,8 @@ void Server::refuse(const Incoming& incoming, Fault fault) {
 }
 
 void Server::start(const std::shared_ptr<Run>& run) {
-  Server& server = *run->server;
-  server.queued_.fetch_sub(1);
-  const Incoming& incoming = run->incoming;
   run->start_ns = now_ns();
-  run->context = std::make_shared<CallContext>(CallContext{
-      .caller = server.options_.peers[static_cast<std::size_t>(incoming.from)].info,
-      .function = run->head.function,
-      .deadline = deadline_at(incoming.deadline),
-      .cancel = *std::static_pointer_cast<CancelToken>(incoming.token),
-      .trace = run->head.trace,
-      .home = server.options_.home,
-      .pool = &server.executor_});
-  const CallScope scope(run->context);
+  const CallScope scope(CallPointer(run, &run->context));
   Server::run(run);
 }
 
@@ -165,7 +190,7 @@ void Server::run(const std::shared_ptr<Run>& run) {
   Values arguments;
   try {
     // Nobody may want it any more, since it has stood in the queue.
-    run->context->cancel.throw_if_cancelled();
+    run->context.cancel.throw_if_cancelled();
     arguments = unpack_arguments(
         std::move(run->incoming.payload), run->server->options_.limits);
   } catch (...) {
@@ -187,7 +212,7 @@ void Server::end(Run& run, Returned returned, std::exception_ptr error) {
           "[rpc] expected at most ",
           run.server->options_.message_bytes,
           " bytes for a result of ",
-          run.head.function,
+          run.context.function,
           ", got ",
           bytes,
           "; return it in pieces, or raise message_bytes"));
@@ -207,7 +232,7 @@ void Server::end(Run& run, Returned returned, std::exception_ptr error) {
   else if (run.incoming.creates)
     payload = pack_values({});
   run.server->note(run, status);
-  run.server->respond(run.incoming, status, std::move(payload));
+  run.server->respond(run.incoming, status, std::move(payload), run.last_of_batch());
 }
 
 void Server::note(const Run& run, Status status) {
@@ -215,19 +240,20 @@ void Server::note(const Run& run, Status status) {
     return;
   options_.trace->add(
       {.side = CallSpan::Side::Callee,
-       .function = run.head.function,
+       .function = run.context.function,
        .other = run.incoming.from,
-       .trace = run.head.trace,
-       .call = run.head.span,
+       .trace = run.context.trace,
+       .call = run.span,
        .start_ns = run.start_ns,
        .end_ns = now_ns(),
        .end = status == Status::Value ? "value" : "failed"});
 }
 
-void Server::respond(const Incoming& incoming, Status status, Payload payload) {
+void Server::respond(
+    const Incoming& incoming, Status status, Payload payload, bool hurry) {
   options_.peers[static_cast<std::size_t>(incoming.from)].counters->answered();
   if (const auto engine = engine_.lock())
-    engine->respond(incoming, status, std::move(payload), queued_.load() == 0);
+    engine->respond(incoming, status, std::move(payload), hurry);
 }
 
 ServedFunction fetch_function() {

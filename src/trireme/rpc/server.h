@@ -48,21 +48,24 @@ class Server : public std::enable_shared_from_this<Server> {
  private:
   // One call on its way through a function.
   struct Run;
-  void take(Incoming incoming);
+  // What calls that came together share: their answers leave together, or after a
+  // moment.
+  struct Batch;
+  std::shared_ptr<Run> take(Incoming incoming, const std::shared_ptr<Batch>& batch);
   const ServedFunction* check(const Incoming& incoming, const CallHead& head);
   void refuse(const Incoming& incoming, Fault fault);
   void turn_away(const Incoming& incoming);
+  void run_all(std::vector<std::shared_ptr<Run>> runs);
   static void start(const std::shared_ptr<Run>& run);
   static void run(const std::shared_ptr<Run>& run);
   static void end(Run& run, Returned returned, std::exception_ptr error);
   void note(const Run& run, Status status);
-  void respond(const Incoming& incoming, Status status, Payload payload);
+  void respond(
+      const Incoming& incoming, Status status, Payload payload, bool hurry = true);
 
   Options options_;
   Executor& executor_;
   std::weak_ptr<Engine> engine_;
-  // Calls that have come and not begun: as long as there are some, answers may gather.
-  std::atomic<std::size_t> queued_{0};
   std::atomic<std::size_t> running_{0};
 };
 

@@ -35,14 +35,18 @@ at::TensorOptions options_of(const TensorRecord& record) {
   return at::TensorOptions().dtype(record.dtype);
 }
 
-/// The message's memory as a tensor's.
+/// The message's memory as a tensor's, which lets go of it by a plain function: a
+/// std::function would take two allocations more.
 at::Tensor view_of(Part part, const TensorRecord& record, at::IntArrayRef strides) {
-  auto let_go = [keep = std::move(part.keep)](void*) {};
-  if (strides.empty())
-    return at::from_blob(
-        part.bytes.data(), record.sizes, std::move(let_go), options_of(record));
-  return at::from_blob(
-      part.bytes.data(), record.sizes, strides, std::move(let_go), options_of(record));
+  using Keep = std::shared_ptr<const void>;
+  auto keep = std::make_unique<Keep>(std::move(part.keep));
+  auto maker = at::for_blob(part.bytes.data(), record.sizes);
+  if (!strides.empty())
+    maker.strides(strides);
+  return maker
+      .context(keep.release(), [](void* kept) { delete static_cast<Keep*>(kept); })
+      .options(options_of(record))
+      .make_tensor();
 }
 
 /// Refuses indices that lead elsewhere, and a promise of order that is not kept:

@@ -1,6 +1,7 @@
 #include "trireme/rpc/word_wait.h"
 
 #include <algorithm>
+#include <array>
 #include <climits>
 #include <ctime>
 #include <linux/futex.h>
@@ -25,6 +26,18 @@ void word_sleep(
   time.tv_sec = seconds.count();
   time.tv_nsec = (limit - seconds).count();
   syscall(SYS_futex, &word, FUTEX_WAIT_PRIVATE, seen, &time, nullptr, 0);
+}
+
+// Whom this thread has yet to wake.
+struct LateWords {
+  std::array<const std::atomic<std::uint32_t>*, 16> words{};
+  std::size_t count = 0;
+  int scopes = 0;
+};
+
+LateWords& late_words() {
+  thread_local LateWords late;
+  return late;
 }
 
 }  // namespace
@@ -53,6 +66,36 @@ void wake_one(const std::atomic<std::uint32_t>& word) {
 
 void wake_all(const std::atomic<std::uint32_t>& word) {
   syscall(SYS_futex, &word, FUTEX_WAKE_PRIVATE, INT_MAX, nullptr, nullptr, 0);
+}
+
+void wait_a_moment(
+    const std::atomic<std::uint32_t>& word,
+    std::uint32_t seen,
+    std::chrono::nanoseconds limit) {
+  if (limit.count() > 0)
+    word_sleep(word, seen, limit);
+}
+
+LateWakes::LateWakes() {
+  ++late_words().scopes;
+}
+
+LateWakes::~LateWakes() {
+  if (--late_words().scopes == 0)
+    wake_late();
+}
+
+void wake_all_later(const std::atomic<std::uint32_t>& word) {
+  LateWords& late = late_words();
+  if (late.scopes == 0 || late.count == late.words.size())
+    return wake_all(word);
+  late.words[late.count++] = &word;
+}
+
+void wake_late() {
+  LateWords& late = late_words();
+  while (late.count > 0)
+    wake_all(*late.words[--late.count]);
 }
 
 std::chrono::microseconds spin_time() {

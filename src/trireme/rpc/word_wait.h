@@ -19,6 +19,12 @@ bool wait_while(
     std::uint32_t seen,
     const Deadline& deadline);
 
+/// The same for a limit of microseconds. It may return early.
+void wait_a_moment(
+    const std::atomic<std::uint32_t>& word,
+    std::uint32_t seen,
+    std::chrono::nanoseconds limit);
+
 /// The same without a limit: for words that change by a deadline of their own.
 void wait_while(const std::atomic<std::uint32_t>& word, std::uint32_t seen);
 
@@ -28,6 +34,23 @@ void wake_one(const std::atomic<std::uint32_t>& word);
 
 /// Wakes all that sleep on the word.
 void wake_all(const std::atomic<std::uint32_t>& word);
+
+/// While one lives, wake_all_later() on its thread wakes nobody yet: one that waits for
+/// many words, one after the other, then finds the next ones changed when it wakes. Not
+/// to be alive while its thread waits, or runs what may.
+///
+///     LateWakes late;
+///     for (auto& one : finished) one.publish();
+class LateWakes {
+ public:
+  LateWakes();
+  ~LateWakes();
+  LateWakes(const LateWakes&) = delete;
+  LateWakes& operator=(const LateWakes&) = delete;
+};
+void wake_all_later(const std::atomic<std::uint32_t>& word);
+/// Wakes now whom wake_all_later() has kept for later.
+void wake_late();
 
 /// How long it pays to look again and again before going to sleep: nothing where the
 /// one that is waited for may need the core.

@@ -72,9 +72,10 @@ void name_thread(const std::string& name) {
 }  // namespace
 
 // A thread is working, blocked inside of a task, searching (awake, and about to look
-// into the queue) or idle. There are never more tasks than searching threads while one
-// is idle: whoever breaks that wakes one, so no wakeup is lost, and none is wasted on a
-// task that a searching thread will find.
+// into the queue) or idle. While there are tasks and a thread is idle, one is
+// searching: who brings a task wakes one if there is none, and who takes a task wakes
+// the next if there are more. So no wakeup is lost, who brings many wakes one, and
+// tasks that are short are over before all threads are awake.
 class WorkerPool::Core : public std::enable_shared_from_this<Core> {
  public:
   explicit Core(WorkerPoolOptions options)
@@ -85,7 +86,7 @@ class WorkerPool::Core : public std::enable_shared_from_this<Core> {
     const std::lock_guard lock(mutex_);
     start();
   }
-  bool try_run(Task&& task);
+  std::size_t try_run_all(std::span<Task> tasks);
   void stop(const Deadline& deadline, Rest rest);
   void abandon() noexcept;
   WorkerPoolFigures figures() const;
@@ -148,10 +149,10 @@ class WorkerPool::Core : public std::enable_shared_from_this<Core> {
   std::vector<std::thread> gone_;  // to be joined
 };
 
-// With the lock. Called whenever there may be more tasks than searching threads; who is
+// With the lock. Called whenever there may be tasks and no searching thread; who is
 // returned is woken without the lock.
 WorkerPool::Core::Seat* WorkerPool::Core::find_help() {
-  if (queue_.size() <= searching_)
+  if (queue_.size() == 0 || searching_ > 0)
     return nullptr;
   if (!idle_.empty()) {
     Seat* seat = idle_.back();
@@ -198,18 +199,21 @@ void WorkerPool::Core::refuse_start(const std::string& why) {
                              << threads_ + 1 << ": " << why;
 }
 
-bool WorkerPool::Core::try_run(Task&& task) {
+std::size_t WorkerPool::Core::try_run_all(std::span<Task> tasks) {
   Seat* helper = nullptr;
+  std::size_t taken = 0;
   {
     const std::lock_guard lock(mutex_);
-    if (stopping_.load(std::memory_order_relaxed) || queue_.size() >= options_.queue)
-      return false;
-    queue_.push(std::move(task));
+    if (stopping_.load(std::memory_order_relaxed))
+      return 0;
+    taken = std::min(tasks.size(), options_.queue - queue_.size());
+    for (Task& task : tasks.first(taken))
+      queue_.push(std::move(task));
     queued_.store(queue_.size(), std::memory_order_release);
     helper = find_help();
   }
   wake(helper);
-  return true;
+  return taken;
 }
 
 void WorkerPool::Core::block() {
@@ -264,6 +268,9 @@ std::optional<Task> WorkerPool::Core::next_task(Seat* seat, bool searching) {
       Task task = queue_.pop();
       queued_.store(queue_.size(), std::memory_order_relaxed);
       ++started_;
+      Seat* const helper = find_help();
+      lock.unlock();
+      wake(helper);
       return task;
     }
     if (!searching) {
@@ -403,7 +410,11 @@ WorkerPool::~WorkerPool() {
 }
 
 bool WorkerPool::try_run(Task&& task) {
-  return core_->try_run(std::move(task));
+  return core_->try_run_all({&task, 1}) == 1;
+}
+
+std::size_t WorkerPool::try_run_all(std::span<Task> tasks) {
+  return core_->try_run_all(tasks);
 }
 
 void WorkerPool::stop(const Deadline& deadline, Rest rest) {

@@ -58,6 +58,7 @@ class WorkerPool final : public Executor {
 
   /// False when the queue is full, or the pool stops.
   bool try_run(Task&& task) override;
+  std::size_t try_run_all(std::span<Task> tasks) override;
 
   /// What becomes of the tasks in the queue.
   enum class Rest { Run, Drop };
