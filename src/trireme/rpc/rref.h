@@ -86,16 +86,21 @@ class RRef {
   /// The same with other options: `net.with({.timeout = 5s}).call(&Net::forward, x)`.
   class Methods;
   Methods with(CallOptions options) const {
-    return Methods(*this, Caller(core_of(reference_), reference_->owner(), options));
+    return Methods(*this, caller(options));
   }
 
  private:
+  // First of all, this refuses a reference that is of no use.
+  Caller caller(CallOptions options) const {
+    auto core = core_of(reference_);
+    return Caller(std::move(core), reference_->owner(), options);
+  }
   Future<T> fetch(CallOptions options, bool hurry) const {
     static_assert(
         Travels<T>,
         "a value that does not travel stays where it is: call its methods there");
     static const Signature signature{.text = "(ref) -> " + kept_name<T>(), .hash = 0};
-    const Caller caller(core_of(reference_), reference_->owner(), options);
+    const Caller there = caller(options);
     ValueWriter writer;
     write_arguments<Reference, std::string>(writer, reference_, kept_name<T>());
     CallPlan plan{
@@ -103,10 +108,10 @@ class RRef {
         .function = kFetchName,
         .signature = &signature,
         .arguments = writer.take(),
-        .options = caller.options(true),
+        .options = there.options(true),
         .creates = {},
         .hurry = hurry};
-    return caller.start<TypedEnd<T>>(std::move(plan));
+    return there.start<TypedEnd<T>>(std::move(plan));
   }
 
   Reference reference_;
