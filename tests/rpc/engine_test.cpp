@@ -235,9 +235,15 @@ TEST_P(EngineProcs, AShortStopLosesNothing) {
 // works as before.
 TEST_P(EngineProcs, ALongStopVoidsWhatWasShared) {
   const SharedNumber phase;
+  FunctionTable functions = tally_functions(std::make_shared<Shelf>());
+  functions.add("nap", [] {
+    const Blocking blocking;
+    std::this_thread::sleep_for(milliseconds(300));
+    return 5;
+  });
   RpcProcesses world(
       2,
-      {.functions = tally_functions(std::make_shared<Shelf>()),
+      {.functions = functions,
        .edit = by_way(GetParam(), milliseconds(500))});
   for (int rank = 0; rank < 2; ++rank)
     world.start([&](Agent& agent) {
@@ -245,8 +251,16 @@ TEST_P(EngineProcs, ALongStopVoidsWhatWasShared) {
       {
         const auto tally = other.remote<std::unique_ptr<Tally>>("make", 1);
         EXPECT_EQ(tally.call(&Tally::value), 1);
+        // What is under way: one that may run twice, and one that may not.
+        const auto once = other.async<int>("nap");
+        const auto again =
+            agent.to(other.to(), {.idempotent = true}).async<int>("nap");
         ++*phase;
         EXPECT_TRUE(soon([&] { return tally.lost(); }));
+        // The answer to the one that stood still may have come by then.
+        if (agent.me().id == 0)
+          EXPECT_THROW(once.get(), PeerError);
+        EXPECT_EQ(again.get(), 5);
         EXPECT_THROW(tally.call(&Tally::value), PeerError);
         EXPECT_TRUE(soon([] { return Tally::alive().load() == 0; }));
       }
