@@ -43,9 +43,8 @@ TEST(AgentCoreRanks, NoRoomUntilTheDeadline) {
         std::vector<Future<void>> waiting;
         waiting.push_back(agent.to(1).async<void>("wait"));
         waiting.push_back(agent.to(1).async<void>("wait"));
-        const std::string message = message_of<TimeoutError>([&] {
-          agent.to(1, {.timeout = milliseconds(50)}).call<void>("nothing");
-        });
+        const std::string message = message_of<TimeoutError>(
+            [&] { agent.to(1, {.timeout = milliseconds(50)}).call<void>("nothing"); });
         EXPECT_TRUE(contains(
             message,
             "expected room for one more call to worker worker1, got 2 that are under "
@@ -163,7 +162,8 @@ TEST(AgentCoreRanks, ARefusedCallLeavesNoName) {
         const std::string long_one(2000, 'x');
         const std::string message = message_of<InvalidArgument>(
             [&] { agent.to(1).remote<std::size_t>("length", long_one); });
-        EXPECT_TRUE(contains(message, "expected at most 1000 bytes for a call of length"));
+        EXPECT_TRUE(
+            contains(message, "expected at most 1000 bytes for a call of length"));
         EXPECT_TRUE(agent.references().empty());
         EXPECT_EQ(agent.to(1).call<std::size_t>("length", "abc"), 3u);
       });

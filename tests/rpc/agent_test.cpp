@@ -85,11 +85,15 @@ std::vector<std::string> start_errors(
 
 TEST(AgentStartRanks, NamesThatCannotBe) {
   for (const std::string& name :
-       {std::string(), std::string("a b"), std::string("a.b"), std::string("a/b"),
+       {std::string(),
+        std::string("a b"),
+        std::string("a.b"),
+        std::string("a/b"),
         std::string(128, 'x')}) {
     const auto errors =
         start_errors(1, 1, [&](AgentOptions& options) { options.name = name; });
-    EXPECT_TRUE(contains(errors[0], "InvalidArgument[rpc] expected a worker's name of"));
+    EXPECT_TRUE(
+        contains(errors[0], "InvalidArgument[rpc] expected a worker's name of"));
   }
   EXPECT_EQ(
       start_errors(
@@ -111,8 +115,8 @@ TEST(AgentStartRanks, WhoDoesNotComeIsNamed) {
   const auto errors = start_errors(
       2, 4, [](AgentOptions& options) { options.meeting = milliseconds(200); });
   for (const std::string& error : errors)
-    EXPECT_TRUE(contains(
-        error, "of all 4 workers within 200 ms, got none from ranks 2, 3"));
+    EXPECT_TRUE(
+        contains(error, "of all 4 workers within 200 ms, got none from ranks 2, 3"));
 }
 
 TEST(AgentStartRanks, WorldsThatDoNotFit) {

@@ -22,8 +22,7 @@ template <>
 struct Fields<Point> {
   static constexpr auto name = "Point";
   static constexpr int version = 1;
-  static constexpr auto members =
-      std::tuple(&Point::x, &Point::y, &Point::weight);
+  static constexpr auto members = std::tuple(&Point::x, &Point::y, &Point::weight);
 };
 
 namespace {
@@ -73,7 +72,8 @@ FunctionTable caller_functions() {
     return this_agent()
         .to(2)
         .async<int>("times", value, 2)
-        .then([](int first) { return this_agent().to(0).async<int>("times", first, 2); })
+        .then(
+            [](int first) { return this_agent().to(0).async<int>("times", first, 2); })
         .then([](int second) { return second + 1; });
   });
   functions.add("fan_out", [](int value) {
@@ -141,8 +141,8 @@ TEST_P(CallerRanks, Tensors) {
     }
     const at::Tensor table = at::arange(12).view({3, 4});
     EXPECT_TRUE(at::equal(there.call<at::Tensor>("nonzero", table), table.nonzero()));
-    EXPECT_TRUE(at::equal(
-        there.call<at::Tensor>("view", table), table.t().slice(0, 1, 3)));
+    EXPECT_TRUE(
+        at::equal(there.call<at::Tensor>("view", table), table.t().slice(0, 1, 3)));
     const at::Tensor turned = table.t();
     EXPECT_FALSE(turned.is_contiguous());
     EXPECT_TRUE(
@@ -274,14 +274,15 @@ TEST(CallerFutureRanks, ThenHandleAndAll) {
     for (const int one : all(std::move(calls)).get())
       sum += one;
     EXPECT_EQ(sum, 29 * 30 + 30);
-    const auto failed = agent.to(1).async<int>("later_fails", "no").handle(
-        [](const Future<int>& done) { return done.failed(); });
+    const auto failed =
+        agent.to(1).async<int>("later_fails", "no").handle([](const Future<int>& done) {
+          return done.failed();
+        });
     EXPECT_TRUE(failed.get());
     // Calls from a continuation, which must not wait, but may begin others.
-    const auto chained =
-        agent.to(1).async<int>("times", 2, 3).then([&agent](int six) {
-          return agent.to(2).async<int>("times", six, 7);
-        });
+    const auto chained = agent.to(1).async<int>("times", 2, 3).then([&agent](int six) {
+      return agent.to(2).async<int>("times", six, 7);
+    });
     EXPECT_EQ(chained.get(), 42);
   });
 }

@@ -190,8 +190,7 @@ void kill_one(unsigned seed, Way way) {
     });
   std::this_thread::sleep_for(milliseconds(200 + random() % 300));
   world.processes().kill(static_cast<std::size_t>(victim), SIGKILL);
-  testing::expect_noticed(
-      world.processes().wait(std::chrono::seconds(40)), victim);
+  testing::expect_noticed(world.processes().wait(std::chrono::seconds(40)), victim);
 }
 
 class EngineProcs : public ::testing::TestWithParam<Way> {};
@@ -219,8 +218,7 @@ TEST_P(EngineProcs, AShortStopLosesNothing) {
         for (int i = 0; (*stopped == 0 || i < 100) && !end.expired(); ++i)
           traffic.step(-1);
       }
-      agent.shutdown(
-          {.timeout = std::chrono::seconds(20), .leaks = Leaks::Refuse});
+      agent.shutdown({.timeout = std::chrono::seconds(20), .leaks = Leaks::Refuse});
       return 0;
     });
   std::this_thread::sleep_for(milliseconds(200));
@@ -242,9 +240,7 @@ TEST_P(EngineProcs, ALongStopVoidsWhatWasShared) {
     return 5;
   });
   RpcProcesses world(
-      2,
-      {.functions = functions,
-       .edit = by_way(GetParam(), milliseconds(500))});
+      2, {.functions = functions, .edit = by_way(GetParam(), milliseconds(500))});
   for (int rank = 0; rank < 2; ++rank)
     world.start([&](Agent& agent) {
       const Caller other = agent.to(1 - agent.me().id);
@@ -253,8 +249,7 @@ TEST_P(EngineProcs, ALongStopVoidsWhatWasShared) {
         EXPECT_EQ(tally.call(&Tally::value), 1);
         // What is under way: one that may run twice, and one that may not.
         const auto once = other.async<int>("nap");
-        const auto again =
-            agent.to(other.to(), {.idempotent = true}).async<int>("nap");
+        const auto again = agent.to(other.to(), {.idempotent = true}).async<int>("nap");
         ++*phase;
         EXPECT_TRUE(soon([&] { return tally.lost(); }));
         // The answer to the one that stood still may have come by then.
@@ -266,10 +261,8 @@ TEST_P(EngineProcs, ALongStopVoidsWhatWasShared) {
       }
       ++*phase;
       EXPECT_TRUE(soon([&] { return *phase == 4; }));
-      EXPECT_EQ(
-          other.remote<std::unique_ptr<Tally>>("make", 2).call(&Tally::value), 2);
-      agent.shutdown(
-          {.timeout = std::chrono::seconds(20), .leaks = Leaks::Refuse});
+      EXPECT_EQ(other.remote<std::unique_ptr<Tally>>("make", 2).call(&Tally::value), 2);
+      agent.shutdown({.timeout = std::chrono::seconds(20), .leaks = Leaks::Refuse});
       return 0;
     });
   EXPECT_TRUE(soon([&] { return *phase >= 2; }));

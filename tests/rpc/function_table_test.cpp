@@ -29,7 +29,10 @@ TEST(FunctionTable, FindsWhatWasAdded) {
 TEST(FunctionTable, NamesThatCannotBe) {
   FunctionTable functions;
   for (const std::string& name :
-       {std::string(), std::string("a b"), std::string("ä"), std::string("a\0b", 3),
+       {std::string(),
+        std::string("a b"),
+        std::string("ä"),
+        std::string("a\0b", 3),
         std::string(256, 'x')})
     EXPECT_TRUE(contains(
         message_of<InvalidArgument>([&] { functions.add(name, [] {}); }),
@@ -58,7 +61,8 @@ TEST(FunctionTable, MethodsHaveTheirNames) {
   EXPECT_TRUE(contains(
       message_of<InvalidArgument>([&] { functions.name_of(&Lamp::other); }),
       "expected a method that stands in the table of functions"));
-  EXPECT_TRUE(contains(functions.find("lamp.turn")->signature.text, "Lamp>, bool) -> "));
+  EXPECT_TRUE(
+      contains(functions.find("lamp.turn")->signature.text, "Lamp>, bool) -> "));
 }
 
 // A method that could not be added has no name: calls by it are refused here.

@@ -56,12 +56,11 @@ constexpr ShutdownOptions kStrict{
 
 // Who has nothing to do serves those that have.
 TEST(ShutdownRanks, WaitsForTheSlowest) {
-  const auto errors =
-      run_agents(4, {.functions = quiet_functions()}, [](Agent& agent) {
-        for (int i = 0; i < agent.me().id * 10; ++i)
-          EXPECT_EQ(agent.to(0).call<int>("relay", 5), 5);
-        agent.shutdown(kStrict);
-      });
+  const auto errors = run_agents(4, {.functions = quiet_functions()}, [](Agent& agent) {
+    for (int i = 0; i < agent.me().id * 10; ++i)
+      EXPECT_EQ(agent.to(0).call<int>("relay", 5), 5);
+    agent.shutdown(kStrict);
+  });
   for (const std::string& error : errors)
     EXPECT_EQ(error, "");
 }
@@ -89,15 +88,14 @@ TEST(ShutdownRanks, WaitsForWorkThatMakesMore) {
 }
 
 TEST(ShutdownRanks, LeaksAreListedWithWhoHoldsThem) {
-  const auto errors =
-      run_agents(3, {.functions = quiet_functions()}, [](Agent& agent) {
-        RRef<Tally> tally;
-        if (agent.me().id == 0) {
-          tally = agent.to(1).remote<std::unique_ptr<Tally>>("make", 1);
-          tally.made().get();
-        }
-        agent.shutdown(kStrict);
-      });
+  const auto errors = run_agents(3, {.functions = quiet_functions()}, [](Agent& agent) {
+    RRef<Tally> tally;
+    if (agent.me().id == 0) {
+      tally = agent.to(1).remote<std::unique_ptr<Tally>>("make", 1);
+      tally.made().get();
+    }
+    agent.shutdown(kStrict);
+  });
   for (const int rank : {0, 1}) {
     const std::string& error = errors[static_cast<std::size_t>(rank)];
     EXPECT_TRUE(contains(error, "expected no references between workers at the end"));
@@ -108,19 +106,18 @@ TEST(ShutdownRanks, LeaksAreListedWithWhoHoldsThem) {
 }
 
 TEST(ShutdownRanks, LeaksMayBeLoggedOnly) {
-  const auto errors =
-      run_agents(2, {.functions = quiet_functions()}, [](Agent& agent) {
-        RRef<Tally> tally;
-        if (agent.me().id == 0) {
-          tally = agent.to(1).remote<std::unique_ptr<Tally>>("make", 1);
-          tally.made().get();
-        }
-        agent.shutdown({.timeout = std::chrono::seconds(20)});
-        if (tally) {
-          EXPECT_TRUE(contains(
-              message_of<Error>([&] { tally.call(&Tally::value); }), "[rpc]"));
-        }
-      });
+  const auto errors = run_agents(2, {.functions = quiet_functions()}, [](Agent& agent) {
+    RRef<Tally> tally;
+    if (agent.me().id == 0) {
+      tally = agent.to(1).remote<std::unique_ptr<Tally>>("make", 1);
+      tally.made().get();
+    }
+    agent.shutdown({.timeout = std::chrono::seconds(20)});
+    if (tally) {
+      EXPECT_TRUE(
+          contains(message_of<Error>([&] { tally.call(&Tally::value); }), "[rpc]"));
+    }
+  });
   EXPECT_EQ(errors[0] + errors[1], "");
 }
 
@@ -147,11 +144,9 @@ TEST(ShutdownRanks, CirclesAreFound) {
       agent.shutdown(kStrict);
     });
     for (const std::string& error : errors) {
-      EXPECT_EQ(
-          contains(error, "of worker worker1 is held by worker worker0"), !broken)
+      EXPECT_EQ(contains(error, "of worker worker1 is held by worker worker0"), !broken)
           << error;
-      EXPECT_EQ(
-          contains(error, "of worker worker0 is held by worker worker1"), !broken)
+      EXPECT_EQ(contains(error, "of worker worker0 is held by worker worker1"), !broken)
           << error;
     }
   }
@@ -188,19 +183,18 @@ TEST(ShutdownRanks, TellsWhoIsLateAndWhatItWaitsFor) {
 }
 
 TEST(ShutdownRanks, OneThatLeavesWithoutIt) {
-  const auto errors =
-      run_agents(3, {.functions = quiet_functions()}, [](Agent& agent) {
-        if (agent.me().id != 1) {
-          agent.to(1).call<void>("alone", 0);
-          agent.shutdown(kStrict);
-        } else {
-          for (const int other : {0, 2})
-            EXPECT_TRUE(soon([&] {
-              const auto& worker = agent.workers()[static_cast<std::size_t>(other)];
-              return agent.counters(worker).figures().answered > 0;
-            }));
-        }
-      });
+  const auto errors = run_agents(3, {.functions = quiet_functions()}, [](Agent& agent) {
+    if (agent.me().id != 1) {
+      agent.to(1).call<void>("alone", 0);
+      agent.shutdown(kStrict);
+    } else {
+      for (const int other : {0, 2})
+        EXPECT_TRUE(soon([&] {
+          const auto& worker = agent.workers()[static_cast<std::size_t>(other)];
+          return agent.counters(worker).figures().answered > 0;
+        }));
+    }
+  });
   EXPECT_EQ(errors[1], "");
   for (const std::size_t rank : {0u, 2u})
     EXPECT_TRUE(
@@ -209,33 +203,30 @@ TEST(ShutdownRanks, OneThatLeavesWithoutIt) {
 }
 
 TEST(ShutdownRanks, TwiceIsOnce) {
-  const auto errors =
-      run_agents(2, {.functions = quiet_functions()}, [](Agent& agent) {
-        agent.shutdown(kStrict);
-        agent.shutdown(kStrict);
-        agent.abort("again");
-      });
+  const auto errors = run_agents(2, {.functions = quiet_functions()}, [](Agent& agent) {
+    agent.shutdown(kStrict);
+    agent.shutdown(kStrict);
+    agent.abort("again");
+  });
   EXPECT_EQ(errors[0] + errors[1], "");
 }
 
 TEST(ShutdownRanks, NothingWorksAfterwards) {
-  const auto errors =
-      run_agents(2, {.functions = quiet_functions()}, [](Agent& agent) {
-        const RRef<Tally> own = agent.keep(std::make_shared<Tally>(1));
-        agent.shutdown(kStrict);
-        for (WorkerId worker = 0; worker < 2; ++worker) {
-          EXPECT_TRUE(contains(
-              message_of<Error>([&] { agent.to(worker).call<void>("alone", 0); }),
-              "expected an agent that runs, got one that was shut down: it was shut "
-              "down"));
-          EXPECT_TRUE(contains(
-              message_of<Error>([&] {
-                agent.to(worker).remote<std::unique_ptr<Tally>>("make", 0);
-              }),
-              "expected an agent that runs"));
-        }
-        EXPECT_EQ(own.local_value()->value(), 1);
-      });
+  const auto errors = run_agents(2, {.functions = quiet_functions()}, [](Agent& agent) {
+    const RRef<Tally> own = agent.keep(std::make_shared<Tally>(1));
+    agent.shutdown(kStrict);
+    for (WorkerId worker = 0; worker < 2; ++worker) {
+      EXPECT_TRUE(contains(
+          message_of<Error>([&] { agent.to(worker).call<void>("alone", 0); }),
+          "expected an agent that runs, got one that was shut down: it was shut "
+          "down"));
+      EXPECT_TRUE(contains(
+          message_of<Error>(
+              [&] { agent.to(worker).remote<std::unique_ptr<Tally>>("make", 0); }),
+          "expected an agent that runs"));
+    }
+    EXPECT_EQ(own.local_value()->value(), 1);
+  });
   EXPECT_EQ(errors[0] + errors[1], "");
 }
 
@@ -279,9 +270,8 @@ TEST(ShutdownRanks, SeveralWorldsInOneProcess) {
            .edit = [name](AgentOptions& options) { options.world = name; }},
           [](Agent& agent) {
             for (int i = 0; i < 50; ++i)
-              agent.to(i % 3)
-                  .remote<std::unique_ptr<Tally>>("make", i)
-                  .call(&Tally::value);
+              agent.to(i % 3).remote<std::unique_ptr<Tally>>("make", i).call(
+                  &Tally::value);
             agent.shutdown(kStrict);
           },
           store);

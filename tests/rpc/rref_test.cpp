@@ -155,12 +155,11 @@ TEST(RRefLifeRanks, TheLastReferenceTakesTheValue) {
 // References that go just before the end are no leak.
 TEST(RRefLifeRanks, ALateReleaseIsNoLeak) {
   for (int round = 0; round < 20; ++round)
-    run_rpc(
-        RpcKind::Threads, 3, {.functions = shelf_functions()}, [](Agent& agent) {
-          const auto next = agent.to((agent.me().id + 1) % 3);
-          const auto tally = next.remote<std::unique_ptr<Tally>>("make", 1);
-          agent.to((agent.me().id + 2) % 3).call<int>("value_of", tally);
-        });
+    run_rpc(RpcKind::Threads, 3, {.functions = shelf_functions()}, [](Agent& agent) {
+      const auto next = agent.to((agent.me().id + 1) % 3);
+      const auto tally = next.remote<std::unique_ptr<Tally>>("make", 1);
+      agent.to((agent.me().id + 2) % 3).call<int>("value_of", tally);
+    });
   EXPECT_TRUE(soon([] { return Tally::alive().load() == 0; }));
 }
 
@@ -175,8 +174,7 @@ TEST(RRefLifeRanks, UsesBeforeTheValueIsMade) {
   functions.add("twice", [](const RRef<int>& number) { return 2 * number.to_here(); });
   lead_world(3, {.functions = functions}, [&](Agent& agent) {
     for (WorkerId owner = 0; owner < 2; ++owner) {
-      const auto tally =
-          agent.to(owner).remote<std::unique_ptr<Tally>>("make_slowly");
+      const auto tally = agent.to(owner).remote<std::unique_ptr<Tally>>("make_slowly");
       const RRef<int> sum = tally.remote(&Tally::add, 2);
       const RRef<int> twice = agent.to(2).remote<int>("twice", sum);
       const Future<int> here = twice.to_here_async();
@@ -233,8 +231,7 @@ TEST(RRefLifeRanks, InListsStructsAndResults) {
   functions.add("keep_all", [](int many) {
     std::map<std::string, RRef<int>> made;
     for (int i = 0; i < many; ++i)
-      made["n" + std::to_string(i)] =
-          this_agent().to(i % 3).remote<int>("number", i);
+      made["n" + std::to_string(i)] = this_agent().to(i % 3).remote<int>("number", i);
     return made;
   });
   lead_world(3, {.functions = functions}, [](Agent& agent) {
@@ -279,13 +276,11 @@ TEST(RRefLifeRanks, EmptyOnesAndWrongTypes) {
 TEST(RRefLifeRanks, AreNotForOtherAgents) {
   lead_world(2, {.functions = shelf_functions()}, [](Agent& agent) {
     const RRef<Tally> mine = agent.keep(std::make_shared<Tally>(1));
-    run_rpc(
-        RpcKind::Threads, 1, {.functions = shelf_functions()}, [&](Agent& other) {
-          EXPECT_TRUE(contains(
-              message_of<InvalidArgument>(
-                  [&] { other.to(0).call<int>("value_of", mine); }),
-              "got one that belongs to another agent of this process"));
-        });
+    run_rpc(RpcKind::Threads, 1, {.functions = shelf_functions()}, [&](Agent& other) {
+      EXPECT_TRUE(contains(
+          message_of<InvalidArgument>([&] { other.to(0).call<int>("value_of", mine); }),
+          "got one that belongs to another agent of this process"));
+    });
     EXPECT_EQ(agent.to(1).call<int>("value_of", mine), 1);
   });
 }

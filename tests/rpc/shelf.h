@@ -58,9 +58,8 @@ inline FunctionTable tally_functions(const std::shared_ptr<Shelf>& shelf) {
   functions.method("Tally.add", &Tally::add);
   functions.method("Tally.value", &Tally::value);
   functions.method("Tally.fail", &Tally::fail);
-  functions.add("value_of", [](const RRef<Tally>& tally) {
-    return tally.call(&Tally::value);
-  });
+  functions.add(
+      "value_of", [](const RRef<Tally>& tally) { return tally.call(&Tally::value); });
   functions.add("same", [](const RRef<Tally>& tally) { return tally; });
   functions.add("pass", [](const RRef<Tally>& tally, std::vector<int> on) {
     if (on.empty())

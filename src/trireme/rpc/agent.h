@@ -137,7 +137,8 @@ class Agent {
  private:
   void end(const std::string& why, const Deadline& deadline);
 
-  // Where this world comes to its end: what one before it has left there is not its own.
+  // Where this world comes to its end: what one before it has left there is not its
+  // own.
   std::unique_ptr<net::PrefixStore> store_;
   std::unique_ptr<NodeTransport> transport_;
   std::shared_ptr<AgentCore> core_;

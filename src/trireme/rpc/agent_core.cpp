@@ -166,8 +166,8 @@ void AgentCore::enter(WorkerId to, const Deadline& deadline) {
   const Blocking blocking;
   std::unique_lock lock(mutex_);
   ++room.waiting;
-  const bool entered = left_room_.wait_for(
-      lock, deadline.remaining(), [&] { return try_enter(room); });
+  const bool entered =
+      left_room_.wait_for(lock, deadline.remaining(), [&] { return try_enter(room); });
   --room.waiting;
   if (entered)
     return;

@@ -74,9 +74,9 @@ class Engine : public PacketReceiver, public BlockingHook {
   // it would wait for itself.
   void block() override;
 
-  /// Calls that wait for an answer, incoming ones that have none yet, messages that were
-  /// not acknowledged, and what is still to be done: with references that were let go,
-  /// or on threads that are at it.
+  /// Calls that wait for an answer, incoming ones that have none yet, messages that
+  /// were not acknowledged, and what is still to be done: with references that were let
+  /// go, or on threads that are at it.
   struct Load {
     std::size_t waiting = 0;
     std::size_t running = 0;

@@ -85,9 +85,7 @@ class RRef {
 
   /// The same with other options: `net.with({.timeout = 5s}).call(&Net::forward, x)`.
   class Methods;
-  Methods with(CallOptions options) const {
-    return Methods(*this, caller(options));
-  }
+  Methods with(CallOptions options) const { return Methods(*this, caller(options)); }
 
  private:
   // First of all, this refuses a reference that is of no use.

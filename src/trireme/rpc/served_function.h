@@ -49,8 +49,8 @@ struct FunctionOptions {
   bool quick = false;
 };
 
-/// Goes on with this_call(), which has waited for something: on a thread of its agent, as
-/// who brings that has other things to do; here, if there is none.
+/// Goes on with this_call(), which has waited for something: on a thread of its agent,
+/// as who brings that has other things to do; here, if there is none.
 void resume_call(Task task);
 
 struct ServedFunction {
