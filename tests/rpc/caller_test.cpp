@@ -287,5 +287,59 @@ TEST(CallerFutureRanks, ThenHandleAndAll) {
   });
 }
 
+// Adds what all trainers send, and answers when the last one has.
+class Mean {
+ public:
+  explicit Mean(int trainers) : trainers_(trainers) {}
+  Future<at::Tensor> add(const at::Tensor& gradient) {
+    std::vector<Promise<at::Tensor>> ready;
+    at::Tensor mean;
+    const std::lock_guard lock(mutex_);
+    sum_ = sum_.defined() ? sum_ + gradient : gradient;
+    Future<at::Tensor> future = waiting_.emplace_back().future();
+    if (static_cast<int>(waiting_.size()) == trainers_) {
+      mean = sum_ / trainers_;
+      sum_ = {};
+      ready.swap(waiting_);
+    }
+    for (auto& promise : ready)
+      promise.set_value(mean);
+    return future;
+  }
+
+ private:
+  int trainers_;
+  std::mutex mutex_;
+  at::Tensor sum_;
+  std::vector<Promise<at::Tensor>> waiting_;
+};
+
+// A parameter server: no thread of it waits, however many trainers there are.
+TEST(CallerServerRanks, AllReportBeforeAnyGoesOn) {
+  constexpr int kTrainers = 5;
+  Mean mean(kTrainers);
+  FunctionTable functions;
+  functions.add("report", [&](const at::Tensor& gradient) { return mean.add(gradient); });
+  run_rpc(
+      RpcKind::Threads,
+      kTrainers + 1,
+      {.functions = functions,
+       .edit =
+           [](AgentOptions& options) {
+             options.pool.threads = 1;
+             options.pool.most = 2;
+           }},
+      [&](Agent& agent) {
+        if (agent.me().id == kTrainers)
+          return;
+        at::Tensor weight = at::zeros({30, 100});
+        for (int step = 0; step < 4; ++step)
+          weight -= agent.to(kTrainers).call<at::Tensor>(
+              "report", at::full({30, 100}, agent.me().id * (step + 1.0)));
+        // The mean of 0 to 4 is 2, and the steps weigh 1 to 4.
+        EXPECT_TRUE(at::equal(weight, at::full({30, 100}, -20.0)));
+      });
+}
+
 }  // namespace
 }  // namespace trireme::rpc
