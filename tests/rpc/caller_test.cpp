@@ -209,10 +209,11 @@ TEST_P(CallerRanks, FunctionsThatReturnFutures) {
         "std::logic_error: too bad"));
     // The owner of what could not be made has the exception itself.
     const RRef<int> none = there.remote<int>("later_fails", "too bad");
-    if (there.to() == agent.me().id)
+    if (there.to() == agent.me().id) {
       EXPECT_THROW(none.to_here(), std::logic_error);
-    else
+    } else {
       EXPECT_THROW(none.to_here(), RemoteError);
+    }
   });
 }
 

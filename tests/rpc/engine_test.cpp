@@ -253,8 +253,9 @@ TEST_P(EngineProcs, ALongStopVoidsWhatWasShared) {
         ++*phase;
         EXPECT_TRUE(soon([&] { return tally.lost(); }));
         // The answer to the one that stood still may have come by then.
-        if (agent.me().id == 0)
+        if (agent.me().id == 0) {
           EXPECT_THROW(once.get(), PeerError);
+        }
         EXPECT_EQ(again.get(), 5);
         EXPECT_THROW(tally.call(&Tally::value), PeerError);
         EXPECT_TRUE(soon([] { return Tally::alive().load() == 0; }));
