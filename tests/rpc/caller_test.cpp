@@ -300,7 +300,7 @@ class Mean {
     Future<at::Tensor> future = waiting_.emplace_back().future();
     if (static_cast<int>(waiting_.size()) == trainers_) {
       mean = sum_ / trainers_;
-      sum_ = {};
+      sum_ = at::Tensor();
       ready.swap(waiting_);
     }
     for (auto& promise : ready)
