@@ -176,8 +176,10 @@ void Server::end(Run& run, Returned returned, std::exception_ptr error) {
   Status status = error ? Status::Failed : Status::Value;
   Payload payload;
   try {
-    if (!error && !run.incoming.creates)
+    if (!error && !run.incoming.creates) {
+      run.server->expect_own(returned.values.references, run.head.function);
       payload = pack_values(std::move(returned.values));
+    }
     if (const std::uint64_t bytes = bytes_of(payload);
         bytes > run.server->options_.message_bytes)
       throw InvalidArgument(text(
@@ -204,6 +206,19 @@ void Server::end(Run& run, Returned returned, std::exception_ptr error) {
   else if (run.incoming.creates)
     payload = pack_values({});
   run.server->respond(run.incoming, status, std::move(payload));
+}
+
+// Those of another agent of this process mean nothing to the caller.
+void Server::expect_own(
+    const std::vector<Reference>& references, const std::string& function) const {
+  const auto engine = engine_.lock();
+  for (const Reference& reference : references)
+    if (engine && reference.hold() && reference->releases() != engine->releases())
+      throw InvalidArgument(text(
+          "[rpc] expected references of this worker in a result of ",
+          function,
+          ", got one that belongs to another agent of this process; return it from "
+          "there"));
 }
 
 void Server::respond(const Incoming& incoming, Status status, Payload payload) {

@@ -53,6 +53,8 @@ class Server : public std::enable_shared_from_this<Server> {
   static void start(const std::shared_ptr<Run>& run);
   static void run(const std::shared_ptr<Run>& run);
   static void end(Run& run, Returned returned, std::exception_ptr error);
+  void expect_own(
+      const std::vector<Reference>& references, const std::string& function) const;
   void respond(const Incoming& incoming, Status status, Payload payload);
 
   Options options_;
