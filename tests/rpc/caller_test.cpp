@@ -320,7 +320,8 @@ TEST(CallerServerRanks, AllReportBeforeAnyGoesOn) {
   constexpr int kTrainers = 5;
   Mean mean(kTrainers);
   FunctionTable functions;
-  functions.add("report", [&](const at::Tensor& gradient) { return mean.add(gradient); });
+  functions.add(
+      "report", [&](const at::Tensor& gradient) { return mean.add(gradient); });
   run_rpc(
       RpcKind::Threads,
       kTrainers + 1,

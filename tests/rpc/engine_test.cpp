@@ -15,6 +15,43 @@ using testing::Processes;
 using testing::RpcProcesses;
 using testing::SharedNumber;
 
+// A transport that takes nothing.
+class RefusingTransport final : public Transport {
+ public:
+  void send(WorkerId, Packet) override {
+    ++refused;
+    throw InvalidArgument("[test] expected nothing to send, got a packet; keep it");
+  }
+  std::atomic<int> refused{0};
+};
+
+// Calls end by their deadlines, and the engine's thread lives on.
+TEST(Engine, OutlivesATransportThatRefuses) {
+  struct End final : Completion {
+    explicit End(Promise<Status> given) : promise(std::move(given)) {}
+    void finish(Outcome outcome) override { promise.set_value(outcome.status); }
+    Promise<Status> promise;
+  };
+  RefusingTransport transport;
+  EngineOptions options{.me = 0, .world_size = 2};
+  options.protocol.make_token = [] { return std::make_shared<int>(); };
+  options.protocol.make_cargo = [] { return std::make_shared<int>(); };
+  Engine engine(std::move(options));
+  engine.start(transport);
+  for (const bool hurry : {false, true}) {
+    Promise<Status> promise;
+    const Future<Status> ended = promise.future();
+    Request request{
+        .payload = {.bytes = "call"},
+        .deadline = Time::clock::now() + milliseconds(100)};
+    engine.call(
+        1, std::move(request), std::make_unique<End>(std::move(promise)), hurry);
+    EXPECT_EQ(ended.get(Deadline::after(std::chrono::seconds(10))), Status::Late);
+  }
+  EXPECT_GT(transport.refused.load(), 0);
+  engine.stop("the test is over");
+}
+
 enum class Way { Local, Tcp, Tls };
 
 std::string to_string(Way way) {

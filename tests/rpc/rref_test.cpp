@@ -280,8 +280,7 @@ TEST(RRefLifeRanks, AreNotForOtherAgents) {
     functions.add("strange", [mine] { return mine; });
     lead_world(1, {.functions = functions}, [&](Agent& other) {
       EXPECT_TRUE(contains(
-          message_of<InvalidArgument>(
-              [&] { other.to(0).call<int>("value_of", mine); }),
+          message_of<InvalidArgument>([&] { other.to(0).call<int>("value_of", mine); }),
           "got one that belongs to another agent of this process"));
       EXPECT_TRUE(contains(
           message_of<RemoteError>([&] { other.to(0).call<RRef<Tally>>("strange"); }),

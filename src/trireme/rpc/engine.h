@@ -101,6 +101,7 @@ class Engine : public PacketReceiver, public BlockingHook {
   void change(bool flush, const Change& change);
   void gather();
   void perform(Effects effects);
+  void send(WorkerId to, Packet packet);
   void run();
   void sleep(std::uint32_t seen, Time next);
   void wake();

@@ -1,0 +1,102 @@
+#include "trireme/rpc/served_function.h"
+
+#include <gtest/gtest.h>
+
+#include "trireme/core/error.h"
+#include "trireme/rpc/call_context.h"
+#include "trireme/testing/message.h"
+
+namespace trireme::rpc {
+namespace {
+
+using testing::contains;
+
+struct Answered {
+  int times = 0;
+  std::exception_ptr error;
+  Answer answer() {
+    return Answer([this](Returned, std::exception_ptr given) {
+      ++times;
+      error = std::move(given);
+    });
+  }
+};
+
+// Keeps tasks until they are run by hand, as long as it has room.
+struct Queue final : Executor {
+  bool try_run(Task&& task) override {
+    if (tasks.size() == room)
+      return false;
+    tasks.push_back(std::move(task));
+    return true;
+  }
+  std::size_t room = 1;
+  std::vector<Task> tasks;
+};
+
+TEST(ServedFunction, IsAnsweredOnce) {
+  Answered answered;
+  answered.answer().give({});
+  EXPECT_EQ(answered.times, 1);
+  EXPECT_EQ(answered.error, nullptr);
+  answered.answer().fail(std::make_exception_ptr(Error("[test] no")));
+  EXPECT_EQ(answered.times, 2);
+  EXPECT_NE(answered.error, nullptr);
+}
+
+TEST(ServedFunction, OneThatForgetsToAnswerHasFailed) {
+  Answered answered;
+  { const Answer forgotten = answered.answer(); }
+  EXPECT_EQ(answered.times, 1);
+  EXPECT_TRUE(contains(
+      testing::message_of<Error>([&] { std::rethrow_exception(answered.error); }),
+      "expected a function to end with a value or an error, got neither"));
+}
+
+TEST(ServedFunction, AnAnswerThatMovesIsStillOne) {
+  Answered answered;
+  {
+    Answer first = answered.answer();
+    Answer second = std::move(first);
+    second.give({});
+  }
+  EXPECT_EQ(answered.times, 1);
+  EXPECT_EQ(answered.error, nullptr);
+}
+
+TEST(ResumeCall, RunsOnThePoolOfTheCall) {
+  Queue queue;
+  const auto home = std::make_shared<int>(1);
+  const auto call = std::make_shared<CallContext>(
+      CallContext{.function = "wait", .home = home, .pool = &queue});
+  std::vector<std::string> seen;
+  const auto see = [&seen] { seen.push_back(this_call()->function); };
+  {
+    const CallScope scope(call);
+    resume_call(see);
+    EXPECT_TRUE(seen.empty());
+    resume_call(see);  // no room: at once
+    EXPECT_EQ(seen.size(), 1u);
+  }
+  ASSERT_EQ(queue.tasks.size(), 1u);
+  EXPECT_EQ(this_call(), nullptr);
+  queue.tasks[0]();  // outside of any call, as on a thread of a pool
+  EXPECT_EQ(seen, (std::vector<std::string>{"wait", "wait"}));
+}
+
+TEST(ResumeCall, RunsHereWhereThePoolIsGone) {
+  int runs = 0;
+  resume_call([&runs] { ++runs; });
+  EXPECT_EQ(runs, 1);
+  Queue queue;
+  auto home = std::make_shared<int>(1);
+  const CallScope scope(
+      std::make_shared<CallContext>(CallContext{.home = home, .pool = &queue}));
+  home.reset();
+  resume_call([&runs] { ++runs; });
+  EXPECT_EQ(runs, 2);
+  EXPECT_TRUE(queue.tasks.empty());
+}
+
+}  // namespace
+}  // namespace trireme::rpc
