@@ -7,6 +7,7 @@
 #include "cut.h"
 #include "shelf.h"
 #include "trireme/net/job_key.h"
+#include "trireme/net/memory_store.h"
 
 namespace trireme::rpc {
 namespace {
@@ -142,6 +143,13 @@ class Traffic {
           << error.what();
     }
   }
+  // Whatever comes of it.
+  void try_step() {
+    try {
+      act();
+    } catch (const Error&) {
+    }
+  }
   bool victim_lost() const { return victim_lost_; }
   void clear() { kept_.clear(); }
 
@@ -195,6 +203,34 @@ class Traffic {
   std::vector<Kept> kept_;
   bool victim_lost_;
 };
+
+// Agents that end in the midst of all, one after the other, take all with them.
+TEST(EngineEndRanks, AbruptEndsAtAnyMoment) {
+  constexpr int kWorkers = 4;
+  for (unsigned seed = 0; seed < 12; ++seed) {
+    SCOPED_TRACE(seed);
+    const auto store = std::make_shared<net::MemoryStore>();
+    const testing::RpcWorldOptions options{
+        .functions = tally_functions(std::make_shared<Shelf>()),
+        .edit = by_way(Way::Local, std::chrono::seconds(20))};
+    std::vector<std::thread> threads;
+    for (int rank = 0; rank < kWorkers; ++rank)
+      threads.emplace_back([&, rank] {
+        Agent agent(testing::rpc_worker(options, store, rank, kWorkers));
+        std::mt19937 random(seed * 100 + static_cast<unsigned>(rank));
+        Traffic traffic(agent, static_cast<unsigned>(random()));
+        const Deadline end = Deadline::after(milliseconds(5 + random() % 60));
+        while (!end.expired())
+          traffic.try_step();
+        if (random() % 2 == 0)
+          agent.abort("the test says so");
+      });
+    for (std::thread& thread : threads)
+      thread.join();
+    EXPECT_TRUE(soon([] { return Tally::alive().load() == 0; }))
+        << Tally::alive().load();
+  }
+}
 
 // Those that are left go on, and hold nothing of the dead one, nor keep what it held.
 void kill_one(unsigned seed, Way way) {
