@@ -1,19 +1,10 @@
 #include "trireme/rpc/agent.h"
 
-#include <thread>
-#include <vector>
-
-#include <ATen/ATen.h>
-#include <gtest/gtest.h>
-
-#include "trireme/rpc/remote_error.h"
-#include "trireme/testing/rpc_world.h"
+#include "trireme/net/memory_store.h"
+#include "worlds.h"
 
 namespace trireme::rpc {
 namespace {
-
-using testing::RpcKind;
-using testing::run_rpc;
 
 const Function<int(int, int)> add_ints{"add_ints"};
 
@@ -65,50 +56,122 @@ TEST_P(AgentRanks, WhatAFunctionThrowsComesBack) {
   });
 }
 
-// Answers to calls that came together wait for each other a moment at most.
-TEST_P(AgentRanks, OneThatIsSlowHoldsUpNoOther) {
-  FunctionTable functions = some_functions();
-  const auto open = std::make_shared<Promise<void>>();
-  const Future<void> opened = open->future();
-  functions.add("wait", [opened] { Future<void>(opened).get(); });
-  functions.add("open", [open] { open->set_value(); });
-  run_rpc(GetParam(), 2, {.functions = functions}, [](Agent& agent) {
-    if (agent.me().id != 0)
-      return;
-    const auto other = agent.to(1);
-    std::vector<Future<int>> quick;
-    auto slow = other.async<void>("wait");
-    for (int i = 0; i < 100; ++i)
-      quick.push_back(other.async(add_ints, i, i));
-    for (int i = 0; i < 100; ++i)
-      EXPECT_EQ(quick[static_cast<std::size_t>(i)].get(), 2 * i);
-    EXPECT_FALSE(slow.ready());
-    other.call<void>("open");
-    slow.get();
-  });
-}
-
-// Nobody waits: what has gathered leaves by itself.
-TEST_P(AgentRanks, CallsLeaveByThemselves) {
-  run_rpc(GetParam(), 2, {.functions = some_functions()}, [](Agent& agent) {
-    for (const int calls : {1, 7, 300}) {
-      std::vector<Future<int>> sums;
-      for (int i = 0; i < calls; ++i)
-        sums.push_back(agent.to(1 - agent.me().id).async(add_ints, i, 1));
-      const Deadline soon = Deadline::after(std::chrono::seconds(20));
-      for (const auto& sum : sums)
-        while (!sum.ready() && !soon.expired())
-          std::this_thread::yield();
-      EXPECT_FALSE(soon.expired());
-    }
-  });
-}
-
 INSTANTIATE_TEST_SUITE_P(
     Kinds,
     AgentRanks,
     ::testing::Values(RpcKind::Threads, RpcKind::Processes),
     [](const auto& kind) { return to_string(kind.param); });
+
+// What the start of each of some workers is refused with; empty for those that start.
+std::vector<std::string> start_errors(
+    int started, int workers, const std::function<void(AgentOptions&)>& edit) {
+  const auto store = std::make_shared<net::MemoryStore>();
+  std::vector<std::string> errors(static_cast<std::size_t>(started));
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < started; ++rank)
+    threads.emplace_back([&, rank] {
+      try {
+        Agent agent(testing::rpc_worker({.edit = edit}, store, rank, workers));
+      } catch (const InvalidArgument& error) {
+        errors[static_cast<std::size_t>(rank)] = text("InvalidArgument", error.what());
+      } catch (const TimeoutError& error) {
+        errors[static_cast<std::size_t>(rank)] = text("TimeoutError", error.what());
+      }
+    });
+  for (std::thread& thread : threads)
+    thread.join();
+  return errors;
+}
+
+TEST(AgentStartRanks, NamesThatCannotBe) {
+  for (const std::string& name :
+       {std::string(),
+        std::string("a b"),
+        std::string("a.b"),
+        std::string("a/b"),
+        std::string(128, 'x')}) {
+    const auto errors =
+        start_errors(1, 1, [&](AgentOptions& options) { options.name = name; });
+    EXPECT_TRUE(
+        contains(errors[0], "InvalidArgument[rpc] expected a worker's name of"));
+  }
+  EXPECT_EQ(
+      start_errors(
+          1, 1, [](AgentOptions& options) { options.name = std::string(127, 'x'); })[0],
+      "");
+}
+
+TEST(AgentStartRanks, ANameTakenTwice) {
+  const auto errors = start_errors(3, 3, [](AgentOptions& options) {
+    if (options.rank != 1)
+      options.name = "twin";
+  });
+  for (const std::string& error : errors)
+    EXPECT_TRUE(contains(
+        error, "expected each worker's name once, got \"twin\" from ranks 0 and 2"));
+}
+
+TEST(AgentStartRanks, WhoDoesNotComeIsNamed) {
+  const auto errors = start_errors(
+      2, 4, [](AgentOptions& options) { options.meeting = milliseconds(200); });
+  for (const std::string& error : errors)
+    EXPECT_TRUE(
+        contains(error, "of all 4 workers within 200 ms, got none from ranks 2, 3"));
+}
+
+TEST(AgentStartRanks, WorldsThatDoNotFit) {
+  const auto sizes = start_errors(2, 2, [](AgentOptions& options) {
+    if (options.rank == 1)
+      options.world_size = 3;
+    options.meeting = std::chrono::seconds(10);
+  });
+  EXPECT_TRUE(contains(sizes[0] + sizes[1], "got one of"));
+  const auto same = start_errors(2, 2, [](AgentOptions& options) {
+    options.rank = 0;
+    options.meeting = std::chrono::seconds(2);
+  });
+  EXPECT_TRUE(contains(
+      same[0] + same[1], "expected to be the only worker of rank 0, got another one"));
+  const auto outside =
+      start_errors(1, 1, [](AgentOptions& options) { options.rank = 1; });
+  EXPECT_TRUE(contains(
+      outside[0], "expected a rank below the size of the world, got rank 1 of 1"));
+}
+
+TEST(AgentStartRanks, SeesWhatHasPassed) {
+  lead_world(2, {.functions = some_functions()}, [](Agent& agent) {
+    for (int i = 0; i < 5; ++i)
+      agent.to(1).call<void>("nothing");
+    EXPECT_THROW(agent.to(1).call<int>("fail", "x"), RemoteError);
+    const auto figures = agent.counters(agent.workers()[1]).figures();
+    EXPECT_EQ(figures.sent, 6u);
+    EXPECT_EQ(figures.returned(), 5u);
+    EXPECT_EQ(figures.failed(), 1u);
+    EXPECT_EQ(figures.waiting(), 0u);
+    EXPECT_TRUE(agent.outstanding().empty());
+  });
+}
+
+TEST(AgentStartRanks, ListsTheCallsThatWait) {
+  Event go;
+  FunctionTable functions;
+  functions.add("wait", [&go](int) { go.wait(); });
+  lead_world(2, {.functions = functions}, [&](Agent& agent) {
+    const auto call = agent.to(1).async<void>("wait", 3);
+    ASSERT_EQ(agent.outstanding().size(), 1u);
+    EXPECT_TRUE(contains(
+        agent.outstanding()[0], "wait(int) -> nothing on worker worker1, call "));
+    go.set();
+    call.get();
+    EXPECT_TRUE(agent.outstanding().empty());
+  });
+}
+
+TEST(AgentStartRanks, ThisAgentIsForCallsAlone) {
+  EXPECT_TRUE(contains(
+      message_of<InvalidArgument>([] { this_agent(); }),
+      "expected a thread that works for a call, got one outside of any"));
+}
 
 }  // namespace
 }  // namespace trireme::rpc

@@ -209,10 +209,11 @@ TEST_P(CallerRanks, FunctionsThatReturnFutures) {
         "std::logic_error: too bad"));
     // The owner of what could not be made has the exception itself.
     const RRef<int> none = there.remote<int>("later_fails", "too bad");
-    if (there.to() == agent.me().id)
+    if (there.to() == agent.me().id) {
       EXPECT_THROW(none.to_here(), std::logic_error);
-    else
+    } else {
       EXPECT_THROW(none.to_here(), RemoteError);
+    }
   });
 }
 
@@ -285,6 +286,61 @@ TEST(CallerFutureRanks, ThenHandleAndAll) {
     });
     EXPECT_EQ(chained.get(), 42);
   });
+}
+
+// Adds what all trainers send, and answers when the last one has.
+class Mean {
+ public:
+  explicit Mean(int trainers) : trainers_(trainers) {}
+  Future<at::Tensor> add(const at::Tensor& gradient) {
+    std::vector<Promise<at::Tensor>> ready;
+    at::Tensor mean;
+    const std::lock_guard lock(mutex_);
+    sum_ = sum_.defined() ? sum_ + gradient : gradient;
+    Future<at::Tensor> future = waiting_.emplace_back().future();
+    if (static_cast<int>(waiting_.size()) == trainers_) {
+      mean = sum_ / trainers_;
+      sum_ = at::Tensor();
+      ready.swap(waiting_);
+    }
+    for (auto& promise : ready)
+      promise.set_value(mean);
+    return future;
+  }
+
+ private:
+  int trainers_;
+  std::mutex mutex_;
+  at::Tensor sum_;
+  std::vector<Promise<at::Tensor>> waiting_;
+};
+
+// A parameter server: no thread of it waits, however many trainers there are.
+TEST(CallerServerRanks, AllReportBeforeAnyGoesOn) {
+  constexpr int kTrainers = 5;
+  Mean mean(kTrainers);
+  FunctionTable functions;
+  functions.add(
+      "report", [&](const at::Tensor& gradient) { return mean.add(gradient); });
+  run_rpc(
+      RpcKind::Threads,
+      kTrainers + 1,
+      {.functions = functions,
+       .edit =
+           [](AgentOptions& options) {
+             options.pool.threads = 1;
+             options.pool.most = 2;
+           }},
+      [&](Agent& agent) {
+        if (agent.me().id == kTrainers)
+          return;
+        at::Tensor weight = at::zeros({30, 100});
+        for (int step = 0; step < 4; ++step)
+          weight -= agent.to(kTrainers).call<at::Tensor>(
+              "report", at::full({30, 100}, agent.me().id * (step + 1.0)));
+        // The mean of 0 to 4 is 2, and the steps weigh 1 to 4.
+        EXPECT_TRUE(at::equal(weight, at::full({30, 100}, -20.0)));
+      });
 }
 
 }  // namespace

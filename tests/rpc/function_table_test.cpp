@@ -2,69 +2,82 @@
 
 #include <gtest/gtest.h>
 
-#include "trireme/rpc/rref.h"
 #include "trireme/testing/message.h"
 
 namespace trireme::rpc {
 namespace {
 
-struct Counter {
-  int add(int more) { return count += more; }
-  int get() const { return count; }
-  int count = 0;
+using testing::contains;
+using testing::message_of;
+
+struct Lamp {
+  bool on() const { return lit; }
+  void turn(bool to) { lit = to; }
+  void other(bool) {}
+  bool lit = false;
 };
 
-int text_length(const std::string& text) {
-  return static_cast<int>(text.size());
+TEST(FunctionTable, FindsWhatWasAdded) {
+  FunctionTable functions;
+  functions.add("one", [] { return 1; }).add("two.of:them-all_2", [](int) {});
+  ASSERT_NE(functions.find("one"), nullptr);
+  EXPECT_EQ(functions.find("one")->signature.text, "() -> int");
+  EXPECT_EQ(functions.find("two.of:them-all_2")->signature.text, "(int) -> nothing");
+  EXPECT_EQ(functions.find("three"), nullptr);
 }
 
-TEST(FunctionTable, KnowsSignaturesOfAllThatCanBeCalled) {
-  FunctionTable table;
-  const Function<double(int, double)> scaled{"scaled"};
-  table.add("lambda", [](int, const at::Tensor& t) { return t; })
-      .add("plain", text_length)
-      .add(scaled, [](int a, double b) { return a * b; })
-      .add("nothing", [] {})
-      .add("later", [](int a) { return ready_future(std::move(a)); })
-      .add("make", [] { return std::make_unique<Counter>(); })
-      .method("Counter.add", &Counter::add)
-      .method("Counter.get", &Counter::get);
-  const auto text = [&](const char* name) { return table.find(name)->signature.text; };
-  EXPECT_EQ(text("lambda"), "(int, tensor) -> tensor");
-  EXPECT_EQ(text("plain"), "(string) -> int");
-  EXPECT_EQ(text("scaled"), "(int, float) -> float");
-  EXPECT_EQ(text("nothing"), "() -> nothing");
-  EXPECT_EQ(text("later"), "(int) -> int");
-  EXPECT_TRUE(testing::contains(text("make"), "() -> object "));
-  EXPECT_TRUE(testing::contains(text("Counter.add"), "Counter>, int) -> int"));
-  EXPECT_EQ(text("Counter.get"), signature_of<int(RRef<Counter>)>().text);
-  EXPECT_EQ(table.find("unknown"), nullptr);
-  EXPECT_EQ(table.hint("plian"), "; did you mean plain?");
-}
-
-TEST(FunctionTable, FindsTheNamesOfMethods) {
-  FunctionTable table;
-  table.method("add", &Counter::add).method("get", &Counter::get);
-  EXPECT_EQ(table.name_of(&Counter::add), "add");
-  EXPECT_EQ(table.name_of(&Counter::get), "get");
-  EXPECT_TRUE(testing::contains(
-      testing::message_of<InvalidArgument>(
-          [] { FunctionTable().name_of(&Counter::add); }),
-      "add it by FunctionTable::method() on both sides"));
-}
-
-TEST(FunctionTable, RefusesNamesThatCannotBe) {
-  FunctionTable table;
-  table.add("a_name.of:9-parts", [] {});
+TEST(FunctionTable, NamesThatCannotBe) {
+  FunctionTable functions;
   for (const std::string& name :
-       {std::string(), std::string("a b"), std::string("ä"), std::string(256, 'x')})
-    EXPECT_THROW(table.add(name, [] {}), InvalidArgument) << name;
-  EXPECT_EQ(
-      testing::message_of<InvalidArgument>(
-          [&] { table.add("a_name.of:9-parts", [] {}); }),
-      "[rpc] expected each function's name once, got a_name.of:9-parts twice; give one "
-      "of the "
-      "two another name");
+       {std::string(),
+        std::string("a b"),
+        std::string("ä"),
+        std::string("a\0b", 3),
+        std::string(256, 'x')})
+    EXPECT_TRUE(contains(
+        message_of<InvalidArgument>([&] { functions.add(name, [] {}); }),
+        "expected 1 to 255 letters, digits and \"_.:-\" for a function's name"));
+  functions.add(std::string(255, 'x'), [] {});
+}
+
+TEST(FunctionTable, NamesThatAreTaken) {
+  FunctionTable functions;
+  functions.add("same", [] {});
+  EXPECT_TRUE(contains(
+      message_of<InvalidArgument>([&] { functions.add("same", [](int) {}); }),
+      "expected each function's name once, got same twice"));
+  EXPECT_TRUE(contains(
+      message_of<InvalidArgument>([&] { functions.method("same", &Lamp::on); }),
+      "got same twice"));
+  EXPECT_EQ(functions.find("same")->signature.text, "() -> nothing");
+}
+
+TEST(FunctionTable, MethodsHaveTheirNames) {
+  FunctionTable functions;
+  functions.method("lamp.on", &Lamp::on).method("lamp.turn", &Lamp::turn);
+  EXPECT_EQ(functions.name_of(&Lamp::on), "lamp.on");
+  EXPECT_EQ(functions.name_of(&Lamp::turn), "lamp.turn");
+  // Of the same type as one that is there.
+  EXPECT_TRUE(contains(
+      message_of<InvalidArgument>([&] { functions.name_of(&Lamp::other); }),
+      "expected a method that stands in the table of functions"));
+  EXPECT_TRUE(
+      contains(functions.find("lamp.turn")->signature.text, "Lamp>, bool) -> "));
+}
+
+// A method that could not be added has no name: calls by it are refused here.
+TEST(FunctionTable, AMethodThatWasRefusedHasNoName) {
+  FunctionTable functions;
+  functions.add("lamp.on", [] {});
+  EXPECT_THROW(functions.method("lamp.on", &Lamp::on), InvalidArgument);
+  EXPECT_THROW(functions.name_of(&Lamp::on), InvalidArgument);
+}
+
+TEST(FunctionTable, HintsAtNamesThatAreNear) {
+  FunctionTable functions;
+  functions.add("forward", [] {}).add("backward", [] {});
+  EXPECT_TRUE(contains(functions.hint("forwrad"), "did you mean forward"));
+  EXPECT_EQ(functions.hint("qqqqqqqqqqq"), "");
 }
 
 }  // namespace

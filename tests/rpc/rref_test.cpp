@@ -276,10 +276,15 @@ TEST(RRefLifeRanks, EmptyOnesAndWrongTypes) {
 TEST(RRefLifeRanks, AreNotForOtherAgents) {
   lead_world(2, {.functions = shelf_functions()}, [](Agent& agent) {
     const RRef<Tally> mine = agent.keep(std::make_shared<Tally>(1));
-    run_rpc(RpcKind::Threads, 1, {.functions = shelf_functions()}, [&](Agent& other) {
+    FunctionTable functions = shelf_functions();
+    functions.add("strange", [mine] { return mine; });
+    lead_world(1, {.functions = functions}, [&](Agent& other) {
       EXPECT_TRUE(contains(
           message_of<InvalidArgument>([&] { other.to(0).call<int>("value_of", mine); }),
           "got one that belongs to another agent of this process"));
+      EXPECT_TRUE(contains(
+          message_of<RemoteError>([&] { other.to(0).call<RRef<Tally>>("strange"); }),
+          "in a result of strange, got one that belongs to another agent"));
     });
     EXPECT_EQ(agent.to(1).call<int>("value_of", mine), 1);
   });

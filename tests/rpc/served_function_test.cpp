@@ -2,99 +2,100 @@
 
 #include <gtest/gtest.h>
 
-#include "trireme/rpc/function_body.h"
+#include "trireme/core/error.h"
+#include "trireme/rpc/call_context.h"
 #include "trireme/testing/message.h"
 
 namespace trireme::rpc {
 namespace {
 
-// What an answer has come to.
-struct AnswerEnd {
-  int count = 0;
-  Returned returned;
+using testing::contains;
+
+struct Answered {
+  int times = 0;
   std::exception_ptr error;
   Answer answer() {
-    return Answer([this](Returned value, std::exception_ptr thrown) {
-      ++count;
-      returned = std::move(value);
-      error = std::move(thrown);
+    return Answer([this](Returned, std::exception_ptr given) {
+      ++times;
+      error = std::move(given);
     });
   }
 };
 
-Values values_of(auto... given) {
-  ValueWriter writer;
-  write_arguments<decltype(given)...>(writer, given...);
-  return writer.take();
-}
-
-int int_in(const Values& values) {
-  ValueReader reader(values, "a result");
-  const int value = read_value<int>(reader);
-  reader.expect_end();
-  return value;
-}
-
-TEST(ServedFunction, AnAnswerThatIsDroppedIsAnError) {
-  AnswerEnd end;
-  { const Answer dropped = end.answer(); }
-  EXPECT_EQ(end.count, 1);
-  EXPECT_THROW(std::rethrow_exception(end.error), Error);
-  AnswerEnd given;
-  given.answer().give({});
-  EXPECT_EQ(given.count, 1);
-  EXPECT_EQ(given.error, nullptr);
-}
-
-TEST(ServedFunction, AFunctionAnswersInTheFormThatTheCallWants) {
-  const auto add = FunctionBody<int(int, int)>::of([](int a, int b) { return a + b; });
-  AnswerEnd sent, kept;
-  add(values_of(2, 3), false, sent.answer());
-  EXPECT_EQ(int_in(sent.returned.values), 5);
-  add(values_of(2, 3), true, kept.answer());
-  EXPECT_EQ(*value_as<int>(kept.returned.kept), 5);
-}
-
-TEST(ServedFunction, AFutureAnswersWhenItIsReady) {
-  Promise<int> promise;
-  const auto later = FunctionBody<Future<int>()>::of([&] { return promise.future(); });
-  AnswerEnd end;
-  later(Values(), false, end.answer());
-  EXPECT_EQ(end.count, 0);
-  promise.set_value(9);
-  EXPECT_EQ(end.count, 1);
-  EXPECT_EQ(int_in(end.returned.values), 9);
-  const auto fails = FunctionBody<Future<int>()>::of(
-      []() -> Future<int> { throw std::runtime_error("no"); });
-  AnswerEnd failed;
-  fails(Values(), false, failed.answer());
-  EXPECT_THROW(std::rethrow_exception(failed.error), std::runtime_error);
-}
-
-TEST(ServedFunction, WrongArgumentsAreAnErrorAndNothingRuns) {
-  int runs = 0;
-  const auto count = FunctionBody<int(int)>::of([&](int) { return ++runs; });
-  for (const Values& wrong : {Values(), values_of(1, 2)}) {
-    AnswerEnd end;
-    count(wrong, false, end.answer());
-    EXPECT_THROW(std::rethrow_exception(end.error), InvalidArgument);
+// Keeps tasks until they are run by hand, as long as it has room.
+struct Queue final : Executor {
+  bool try_run(Task&& task) override {
+    if (tasks.size() == room)
+      return false;
+    tasks.push_back(std::move(task));
+    return true;
   }
-  EXPECT_EQ(runs, 0);
+  std::size_t room = 1;
+  std::vector<Task> tasks;
+};
+
+TEST(ServedFunction, IsAnsweredOnce) {
+  Answered answered;
+  answered.answer().give({});
+  EXPECT_EQ(answered.times, 1);
+  EXPECT_EQ(answered.error, nullptr);
+  answered.answer().fail(std::make_exception_ptr(Error("[test] no")));
+  EXPECT_EQ(answered.times, 2);
+  EXPECT_NE(answered.error, nullptr);
 }
 
-TEST(ServedFunction, WhatDoesNotTravelIsKeptOrRefused) {
-  struct Tool {};
-  const auto make = FunctionBody<std::unique_ptr<Tool>(bool)>::of(
-      [](bool good) { return good ? std::make_unique<Tool>() : nullptr; });
-  AnswerEnd kept, sent, null;
-  make(values_of(true), true, kept.answer());
-  EXPECT_NE(value_as<Tool>(kept.returned.kept), nullptr);
-  make(values_of(true), false, sent.answer());
-  EXPECT_THROW(std::rethrow_exception(sent.error), InvalidArgument);
-  make(values_of(false), true, null.answer());
-  EXPECT_TRUE(testing::contains(
-      testing::message_of<InvalidArgument>([&] { std::rethrow_exception(null.error); }),
-      "got a null pointer"));
+TEST(ServedFunction, OneThatForgetsToAnswerHasFailed) {
+  Answered answered;
+  { const Answer forgotten = answered.answer(); }
+  EXPECT_EQ(answered.times, 1);
+  EXPECT_TRUE(contains(
+      testing::message_of<Error>([&] { std::rethrow_exception(answered.error); }),
+      "expected a function to end with a value or an error, got neither"));
+}
+
+TEST(ServedFunction, AnAnswerThatMovesIsStillOne) {
+  Answered answered;
+  {
+    Answer first = answered.answer();
+    Answer second = std::move(first);
+    second.give({});
+  }
+  EXPECT_EQ(answered.times, 1);
+  EXPECT_EQ(answered.error, nullptr);
+}
+
+TEST(ResumeCall, RunsOnThePoolOfTheCall) {
+  Queue queue;
+  const auto home = std::make_shared<int>(1);
+  const auto call = std::make_shared<CallContext>(
+      CallContext{.function = "wait", .home = home, .pool = &queue});
+  std::vector<std::string> seen;
+  const auto see = [&seen] { seen.push_back(this_call()->function); };
+  {
+    const CallScope scope(call);
+    resume_call(see);
+    EXPECT_TRUE(seen.empty());
+    resume_call(see);  // no room: at once
+    EXPECT_EQ(seen.size(), 1u);
+  }
+  ASSERT_EQ(queue.tasks.size(), 1u);
+  EXPECT_EQ(this_call(), nullptr);
+  queue.tasks[0]();  // outside of any call, as on a thread of a pool
+  EXPECT_EQ(seen, (std::vector<std::string>{"wait", "wait"}));
+}
+
+TEST(ResumeCall, RunsHereWhereThePoolIsGone) {
+  int runs = 0;
+  resume_call([&runs] { ++runs; });
+  EXPECT_EQ(runs, 1);
+  Queue queue;
+  auto home = std::make_shared<int>(1);
+  const CallScope scope(
+      std::make_shared<CallContext>(CallContext{.home = home, .pool = &queue}));
+  home.reset();
+  resume_call([&runs] { ++runs; });
+  EXPECT_EQ(runs, 2);
+  EXPECT_TRUE(queue.tasks.empty());
 }
 
 }  // namespace

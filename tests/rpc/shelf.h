@@ -63,10 +63,10 @@ inline FunctionTable tally_functions(const std::shared_ptr<Shelf>& shelf) {
   functions.add("same", [](const RRef<Tally>& tally) { return tally; });
   functions.add("pass", [](const RRef<Tally>& tally, std::vector<int> on) {
     if (on.empty())
-      return tally;
+      return ready_future(tally);
     const int next = on.back();
     on.pop_back();
-    return this_agent().to(next).call<RRef<Tally>>("pass", tally, on);
+    return this_agent().to(next).async<RRef<Tally>>("pass", tally, on);
   });
   functions.add("put", [shelf](const std::string& name, RRef<Tally> tally) {
     shelf->put(this_agent().me().id, name, std::move(tally));

@@ -2,67 +2,77 @@
 
 #include <gtest/gtest.h>
 
+#include "trireme/rpc/references.h"
 #include "trireme/testing/message.h"
 
 namespace trireme::rpc {
 namespace {
 
-struct Untravelled {};
+using testing::contains;
+using testing::message_of;
 
-Reference reference_to(std::shared_ptr<void> cargo, const std::string& loss = "") {
-  auto lost = std::make_shared<Loss>();
-  if (!loss.empty())
-    lost->set(loss);
-  return Reference(std::make_shared<Hold>(
-      Hold::Facts{
-          .id = {2, 3}, .owner = 2, .fork = 1, .cargo = std::move(cargo), .loss = lost},
-      std::make_shared<Releases>()));
+struct Boat {
+  int length = 0;
+};
+
+KeptValue kept_boat() {
+  return {
+      .value = std::make_shared<Boat>(Boat{.length = 7}), .type = &value_type<Boat>()};
 }
 
-TEST(ValuePlace, TypesHaveNamesBeTheyTravelOrNot) {
-  EXPECT_EQ(value_type<std::vector<int>>().name, "list<int>");
-  EXPECT_NE(value_type<int>().write, nullptr);
-  EXPECT_EQ(
-      value_type<Untravelled>().name,
-      "trireme::rpc::(anonymous namespace)::Untravelled");
-  EXPECT_EQ(value_type<Untravelled>().write, nullptr);
-}
-
-TEST(ValuePlace, AValueIsWhatItWasKeptAs) {
-  const KeptValue kept{.value = std::make_shared<int>(7), .type = &value_type<int>()};
-  EXPECT_EQ(*value_as<int>(kept), 7);
-  EXPECT_EQ(
-      testing::message_of<InvalidArgument>([&] { value_as<double>(kept); }),
-      "[rpc] expected a reference to a value of type float, got one of type int; take "
-      "the RRef "
-      "of the type that the function gives");
-}
-
-TEST(ValuePlace, WaitsForItsValue) {
+TEST(ValuePlace, GivesTheValueAsItsType) {
   ValuePlace place;
   EXPECT_FALSE(place.future().ready());
-  place.set({.value = std::make_shared<int>(7), .type = &value_type<int>()});
-  EXPECT_EQ(*value_as<int>(place.future().get()), 7);
-  ValuePlace failed;
-  failed.fail(std::make_exception_ptr(std::runtime_error("no")));
-  EXPECT_THROW(failed.future().get(), std::runtime_error);
+  place.set(kept_boat());
+  EXPECT_EQ(value_as<Boat>(place.future().get())->length, 7);
 }
 
-TEST(ValuePlace, IsBehindReferencesOnTheirOwner) {
-  const auto place = std::make_shared<ValuePlace>();
-  EXPECT_EQ(place_of(reference_to(place)), place);
-  EXPECT_THROW(place_of(Reference()), InvalidArgument);
-  EXPECT_TRUE(testing::contains(
-      testing::message_of<InvalidArgument>([] { place_of(reference_to(nullptr)); }),
-      "got one of worker 2; call its owner"));
-  try {
-    place_of(reference_to(nullptr, "it burned"));
-    ADD_FAILURE() << "it should throw";
-  } catch (const PeerError& error) {
-    EXPECT_EQ(error.rank(), 2);
-    EXPECT_TRUE(testing::contains(
-        error.what(), "value 2.3 of worker 2 to be there, but it is lost: it burned"));
+TEST(ValuePlace, OfAnotherTypeIsRefused) {
+  EXPECT_TRUE(contains(
+      message_of<InvalidArgument>([] { value_as<int>(kept_boat()); }),
+      "expected a reference to a value of type int, got one of type "));
+}
+
+TEST(ValuePlace, KeepsTheErrorOfWhatWasNotMade) {
+  ValuePlace place;
+  place.fail(std::make_exception_ptr(std::runtime_error("no wood")));
+  EXPECT_EQ(message_of<std::runtime_error>([&] { place.future().get(); }), "no wood");
+}
+
+TEST(ValuePlace, OneThatGoesWithoutAValueIsAnError) {
+  Future<KeptValue> future;
+  {
+    const ValuePlace place;
+    future = place.future();
   }
+  EXPECT_TRUE(contains(
+      message_of<Error>([&] { future.get(); }), "expected a promise to be kept"));
+}
+
+TEST(ValuePlace, TypesSayHowTheyTravel) {
+  EXPECT_EQ(value_type<int>().name, "int");
+  EXPECT_NE(value_type<int>().write, nullptr);
+  EXPECT_TRUE(contains(value_type<Boat>().name, "Boat"));
+  EXPECT_EQ(value_type<Boat>().write, nullptr);
+}
+
+TEST(ValuePlace, IsFoundBehindAReferenceOfItsOwner) {
+  const auto releases = std::make_shared<Releases>();
+  References owner(1, 100, releases), user(2, 100, releases);
+  const auto place = std::make_shared<ValuePlace>();
+  const Reference own = owner.own(place);
+  EXPECT_EQ(place_of(own), place);
+  Consequences then;
+  const Reference there = user.arrive(1, owner.send(own, 2), then);
+  EXPECT_TRUE(contains(
+      message_of<InvalidArgument>([&] { place_of(there); }),
+      "expected a reference to a value of this worker, got one of worker 1"));
+  user.forget(1, "it sank", then);
+  EXPECT_TRUE(contains(
+      message_of<PeerError>([&] { place_of(there); }),
+      "of worker 1 to be there, but it is lost: it sank; make it anew"));
+  EXPECT_TRUE(contains(
+      message_of<InvalidArgument>([] { place_of(Reference()); }), "got an empty one"));
 }
 
 }  // namespace

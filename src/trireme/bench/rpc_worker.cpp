@@ -63,7 +63,7 @@ rpc::AgentOptions rpc_bench_agent(
       .store = std::move(store),
       .rank = rank,
       .world_size = world_size};
-  options.transport.security = net::Security::insecure_loopback();
+  options.transport.emplace().security = net::Security::insecure_loopback();
   return options;
 }
 
@@ -99,8 +99,8 @@ rpc::Agent& RpcWorker::agent(const std::string& wire) {
   options.functions = echoes();
   options.world = wire;
   if (wire == "tls") {
-    options.transport.security = net::Security::job_key(key_);
-    options.transport.unix_sockets = options.transport.shared_memory = false;
+    options.transport->security = net::Security::job_key(key_);
+    options.transport->unix_sockets = options.transport->shared_memory = false;
   }
   place = std::make_unique<rpc::Agent>(std::move(options));
   return *place;

@@ -88,8 +88,13 @@ Agent::Agent(AgentOptions options) {
 }
 
 Agent::~Agent() {
+  give_up("its agent has ended without shutdown()");
+}
+
+// For where another error is on its way, or none may be.
+void Agent::give_up(const std::string& why) noexcept {
   try {
-    abort("its agent has ended without shutdown()");
+    abort(why);
   } catch (const std::exception& error) {
     TRIREME_LOG(error, "rpc") << "the end of " << me().name << ": " << error.what();
   }
@@ -146,10 +151,10 @@ void Agent::shutdown(ShutdownOptions options) {
     std::string message = error.what();
     for (const std::string& call : core_->engine().outstanding())
       message += "\n  worker " + me().name + " waits for " + call;
-    abort("its shutdown has failed");
+    give_up("its shutdown has failed");
     throw TimeoutError(message);
   } catch (...) {
-    abort("its shutdown has failed");
+    give_up("its shutdown has failed");
     throw;
   }
   end("it was shut down", Deadline::after(std::chrono::seconds(5)));

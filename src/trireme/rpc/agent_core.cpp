@@ -14,6 +14,11 @@ std::uint64_t new_trace() {
   return numbers();
 }
 
+std::uint8_t depth_of_next_call() {
+  const CallContext* inside = this_call();
+  return inside ? static_cast<std::uint8_t>(std::min(inside->depth + 1, 255)) : 0;
+}
+
 }  // namespace
 
 AgentCore::AgentCore(AgentCoreOptions options)
@@ -37,7 +42,9 @@ void AgentCore::start(Transport& transport) {
           .message_bytes = options_.message_bytes,
           .peers = std::move(peers),
           .trace = trace_,
-          .home = weak_from_this()},
+          .home = weak_from_this(),
+          .threads = options_.pool.most,
+          .queue = options_.pool.queue},
       pool_);
   EngineOptions engine{
       .protocol = {
@@ -132,6 +139,7 @@ Request AgentCore::pack(CallPlan& plan, const CallEnd& end) const {
           {.function = plan.function,
            .signature = plan.signature->hash,
            .trace = end.trace_,
+           .depth = depth_of_next_call(),
            .span = end.span_},
           std::move(plan.arguments)),
       .deadline = Time::clock::now() + end.deadline_.remaining(),

@@ -28,6 +28,8 @@ struct CallContext {
   std::weak_ptr<void> home{};
   /// Its threads, as long as it is there.
   Executor* pool = nullptr;
+  /// In how many other calls it was made: 0 for a call of a user.
+  int depth = 0;
 };
 
 using CallPointer = std::shared_ptr<const CallContext>;

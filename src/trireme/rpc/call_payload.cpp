@@ -17,6 +17,7 @@ CallHead take_head(net::ByteReader& bytes) {
   head.signature = bytes.u64();
   head.trace = bytes.u64();
   head.span = bytes.u64();
+  head.depth = bytes.u8();
   return head;
 }
 
@@ -48,7 +49,11 @@ std::uint64_t bytes_of(const Payload& payload) {
 
 Payload pack_call(const CallHead& head, Values arguments) {
   net::ByteWriter bytes;
-  bytes.string(head.function).u64(head.signature).u64(head.trace).u64(head.span);
+  bytes.string(head.function)
+      .u64(head.signature)
+      .u64(head.trace)
+      .u64(head.span)
+      .u8(head.depth);
   Payload payload;
   append_values(bytes, std::move(arguments), payload);
   payload.bytes = bytes.take();

@@ -15,6 +15,8 @@ struct CallHead {
   std::uint64_t signature = 0;
   /// One number for all that one call of a user leads to, over all workers.
   std::uint64_t trace = 0;
+  /// In how many other calls it was made.
+  std::uint8_t depth = 0;
   /// Counts the calls of the caller.
   std::uint64_t span = 0;
 };

@@ -93,15 +93,12 @@ class Caller {
   /// where the worker is gone.
   template <class R, class... Args, class... Given>
   ResultOf<R> call(const Function<R(Args...)>& function, Given&&... given) const {
-    return begin<R, Args...>(true, function, std::forward<Given>(given)...).get();
+    return wait(begin<R, Args...>(true, function, std::forward<Given>(given)...));
   }
   template <class R, class... Given>
   ResultOf<R> call(const std::string& name, Given&&... given) const {
-    return begin<R, ArgumentOf<Given>...>(
-               true,
-               Function<R(ArgumentOf<Given>...)>{name},
-               std::forward<Given>(given)...)
-        .get();
+    return wait(begin<R, ArgumentOf<Given>...>(
+        true, Function<R(ArgumentOf<Given>...)>{name}, std::forward<Given>(given)...));
   }
 
   /// Calls; the result comes later. Small calls that are made one after the other share
@@ -150,6 +147,18 @@ class Caller {
   WorkerId to() const { return to_; }
 
  private:
+  // Where this thread must not wait, nobody does: the call is of no use.
+  template <class T>
+  static T wait(Future<T> future) {
+    try {
+      future.error();
+    } catch (...) {
+      future.cancel("its caller must not wait");
+      throw;
+    }
+    return std::move(future).get();
+  }
+
   template <class R, class... Args, class... Given>
   CallPlan plan(
       bool hurry, const Function<R(Args...)>& function, const Given&... given) const {

@@ -6,6 +6,7 @@
 
 #include "trireme/core/deadline.h"
 #include "trireme/core/error.h"
+#include "trireme/core/log.h"
 #include "trireme/rpc/word_wait.h"
 
 namespace trireme::rpc {
@@ -112,7 +113,7 @@ void Engine::perform(Effects wanted) {
   const Performed performed(performing_);
   Effects effects = std::move(wanted);
   for (auto& [to, packet] : effects.packets)
-    transport_->send(to, std::move(packet));
+    send(to, std::move(packet));
   if (!effects.finished.empty()) {
     const LateWakes late;
     for (auto& [completion, outcome] : effects.finished)
@@ -122,6 +123,16 @@ void Engine::perform(Effects wanted) {
     options_.serve(std::move(effects.calls));
   for (const Effects::Cancel& cancel : effects.cancelled)
     options_.cancel(cancel.token, cancel.why);
+}
+
+// What cannot be sent must not keep the rest from being done.
+void Engine::send(WorkerId to, Packet packet) {
+  try {
+    transport_->send(to, std::move(packet));
+  } catch (const Error& error) {
+    TRIREME_LOG(error, "rpc") << "nothing goes to worker " << to << ": "
+                              << error.what();
+  }
 }
 
 std::uint64_t Engine::call(

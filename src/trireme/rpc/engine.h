@@ -105,6 +105,7 @@ class Engine : public PacketReceiver, public BlockingHook {
   void change(Leave leave, const Change& change);
   void perform(Effects effects);
   bool keeps_gathering();
+  void send(WorkerId to, Packet packet);
   void run();
   void sleep(std::uint32_t seen, Time next);
   void wake();

@@ -97,12 +97,13 @@ class FunctionTable {
  private:
   template <class T, class R, class... Args, class Member>
   FunctionTable& add_method(std::string name, Member member, FunctionOptions options) {
-    methods_[typeid(Member)].emplace_back(member, name);
-    return insert(
-        {.name = std::move(name),
+    insert(
+        {.name = name,
          .signature = signature_of<R(RefTo<T>, Args...)>(),
          .options = std::move(options),
          .run = MethodBody<T, R, Args...>::of(member)});
+    methods_[typeid(Member)].emplace_back(member, std::move(name));
+    return *this;
   }
   FunctionTable& insert(ServedFunction function);
   [[noreturn]] static void refuse_method(const std::type_info& type);

@@ -100,7 +100,7 @@ class RRef {
         Travels<T>,
         "a value that does not travel stays where it is: call its methods there");
     static const Signature signature{.text = "(ref) -> " + kept_name<T>(), .hash = 0};
-    const Caller caller = to_owner(options);
+    const Caller there = to_owner(options);
     ValueWriter writer;
     write_arguments<Reference, std::string>(writer, reference_, kept_name<T>());
     CallPlan plan{
@@ -108,10 +108,10 @@ class RRef {
         .function = kFetchName,
         .signature = &signature,
         .arguments = writer.take(),
-        .options = caller.options(true),
+        .options = there.options(true),
         .creates = {},
         .hurry = hurry};
-    return caller.start<TypedEnd<T>>(std::move(plan));
+    return there.start<TypedEnd<T>>(std::move(plan));
   }
 
   Reference reference_;

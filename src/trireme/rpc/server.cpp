@@ -109,7 +109,8 @@ std::shared_ptr<Server::Run> Server::take(
       .cancel = CancelToken::shared(run->incoming.token),
       .trace = head.trace,
       .home = options_.home,
-      .pool = &executor_};
+      .pool = &executor_,
+      .depth = head.depth};
   return run;
 }
 
@@ -117,16 +118,34 @@ std::shared_ptr<Server::Run> Server::take(
 void Server::run_all(std::vector<std::shared_ptr<Run>> runs) {
   std::vector<Task> tasks;
   tasks.reserve(runs.size());
-  std::vector<std::shared_ptr<Run>> waiting;
-  for (auto& run : runs)
+  std::vector<std::shared_ptr<Run>> started;
+  for (auto& run : runs) {
     if (run->function->options.quick) {
       start(run);
-    } else {
-      tasks.emplace_back([run] { start(run); });
-      waiting.push_back(std::move(run));
+      continue;
     }
-  for (std::size_t i = executor_.try_run_all(tasks); i < waiting.size(); ++i)
-    turn_away(waiting[i]->incoming);
+    auto entered = admission_.enter(run, run->context.depth);
+    if (entered.full)
+      turn_away(run->incoming);
+    if (!entered.start)
+      continue;
+    started.push_back(entered.start);
+    tasks.emplace_back(
+        [next = std::move(entered.start)]() mutable { work(std::move(next)); });
+  }
+  for (std::size_t i = executor_.try_run_all(tasks); i < started.size(); ++i)
+    for (auto run = std::move(started[i]); run; run = admission_.leave())
+      turn_away(run->incoming);
+}
+
+// Runs a call, and then those that have waited for its thread.
+void Server::work(std::shared_ptr<Run> run) {
+  const auto server = run->server;
+  while (run) {
+    start(run);
+    run = nullptr;
+    run = server->admission_.leave();
+  }
 }
 
 // Too much waits here already.
@@ -204,8 +223,10 @@ void Server::end(Run& run, Returned returned, std::exception_ptr error) {
   Status status = error ? Status::Failed : Status::Value;
   Payload payload;
   try {
-    if (!error && !run.incoming.creates)
+    if (!error && !run.incoming.creates) {
+      run.server->expect_own(returned.values.references, run.context.function);
       payload = pack_values(std::move(returned.values));
+    }
     if (const std::uint64_t bytes = bytes_of(payload);
         bytes > run.server->options_.message_bytes)
       throw InvalidArgument(text(
@@ -247,6 +268,19 @@ void Server::note(const Run& run, Status status) {
        .start_ns = run.start_ns,
        .end_ns = now_ns(),
        .end = status == Status::Value ? "value" : "failed"});
+}
+
+// Those of another agent of this process mean nothing to the caller.
+void Server::expect_own(
+    const std::vector<Reference>& references, const std::string& function) const {
+  const auto engine = engine_.lock();
+  for (const Reference& reference : references)
+    if (engine && reference.hold() && reference->releases() != engine->releases())
+      throw InvalidArgument(text(
+          "[rpc] expected references of this worker in a result of ",
+          function,
+          ", got one that belongs to another agent of this process; return it from "
+          "there"));
 }
 
 void Server::respond(

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "trireme/rpc/admission.h"
 #include "trireme/rpc/call_context.h"
 #include "trireme/rpc/call_payload.h"
 #include "trireme/rpc/call_trace.h"
@@ -34,9 +35,14 @@ class Server : public std::enable_shared_from_this<Server> {
     std::shared_ptr<CallTrace> trace;
     /// Whose calls they are: CallContext.home.
     std::weak_ptr<void> home;
+    /// How many threads the executor has at most, and how many calls may wait for one.
+    int threads = 128;
+    std::size_t queue = 65536;
   };
   Server(Options options, Executor& executor)
-      : options_(std::move(options)), executor_(executor) {}
+      : options_(std::move(options)),
+        executor_(executor),
+        admission_(options_.threads, options_.queue) {}
   /// Begins; calls are answered through the engine as long as it is there.
   void start(const std::shared_ptr<Engine>& engine) { engine_ = engine; }
 
@@ -56,16 +62,20 @@ class Server : public std::enable_shared_from_this<Server> {
   void refuse(const Incoming& incoming, Fault fault);
   void turn_away(const Incoming& incoming);
   void run_all(std::vector<std::shared_ptr<Run>> runs);
+  static void work(std::shared_ptr<Run> run);
   static void start(const std::shared_ptr<Run>& run);
   static void run(const std::shared_ptr<Run>& run);
   static void end(Run& run, Returned returned, std::exception_ptr error);
   void note(const Run& run, Status status);
+  void expect_own(
+      const std::vector<Reference>& references, const std::string& function) const;
   void respond(
       const Incoming& incoming, Status status, Payload payload, bool hurry = true);
 
   Options options_;
   Executor& executor_;
   std::weak_ptr<Engine> engine_;
+  Admission<Run> admission_;
   std::atomic<std::size_t> running_{0};
 };
 
