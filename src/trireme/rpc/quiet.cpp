@@ -68,6 +68,7 @@ class Rounds {
 
   // Adds this worker's number, and waits for the sum of all.
   std::string meet(int round) {
+    look(round);  // who comes last must not miss that another has given up
     const auto own = static_cast<std::int64_t>(options_.activity());
     options_.store.add(key(round, "sum"), own);
     options_.store.set(key(round, text("rank/", options_.rank)), "");
