@@ -16,20 +16,24 @@ using std::chrono::milliseconds;
 constexpr const char* kFailed = "quiet/failed";
 constexpr const char* kLeft = "quiet/left";
 
-std::string what_of(const std::exception_ptr& error) {
-  try {
-    std::rethrow_exception(error);
-  } catch (const std::exception& thrown) {
-    return thrown.what();
-  }
-}
-
 class Rounds {
  public:
   Rounds(const QuietOptions& options, const Deadline& deadline)
       : options_(options), deadline_(deadline) {}
 
+  // Who gives up tells the others, wherever it was.
   void run() {
+    try {
+      run_rounds();
+    } catch (const std::exception& error) {
+      if (!options_.store.try_get(kFailed))
+        options_.store.set(kFailed, text("worker ", options_.rank, ": ", error.what()));
+      throw;
+    }
+  }
+
+ private:
+  void run_rounds() {
     std::string former;
     for (int round = 0;; ++round) {
       wait_for_idle(round);
@@ -40,7 +44,6 @@ class Rounds {
     }
   }
 
- private:
   std::string key(int round, const std::string& name) const {
     return text("quiet/", round, "/", name);
   }
@@ -68,6 +71,7 @@ class Rounds {
 
   // Adds this worker's number, and waits for the sum of all.
   std::string meet(int round) {
+    look(round);  // who comes last must not miss that another has given up
     const auto own = static_cast<std::int64_t>(options_.activity());
     options_.store.add(key(round, "sum"), own);
     options_.store.set(key(round, text("rank/", options_.rank)), "");
@@ -85,9 +89,6 @@ class Rounds {
         // Who has seen the end may have left already.
         if (const auto done = options_.store.try_get(key(round, "done")))
           return *done;
-        options_.store.set(
-            kFailed,
-            text("worker ", options_.rank, ": ", what_of(std::current_exception())));
         throw;
       }
       try {
