@@ -102,7 +102,8 @@ class Engine : public PacketReceiver, public BlockingHook {
   void perform(Effects effects);
   bool keeps_gathering();
   void run();
-  void sleep(std::uint32_t seen, Time next);
+  void sleep(Time next);
+  bool want_by(Time by);
   void wake();
   void want_wake(Time by);
 
