@@ -99,8 +99,10 @@ void Server::run_all(std::vector<std::shared_ptr<Run>> runs) {
       tasks.emplace_back([run] { start(run); });
       waiting.push_back(std::move(run));
     }
-  for (std::size_t i = executor_.try_run_all(tasks); i < waiting.size(); ++i)
+  for (std::size_t i = executor_.try_run_all(tasks); i < waiting.size(); ++i) {
     turn_away(waiting[i]->incoming);
+    waiting[i]->batch->unanswered.fetch_sub(1);
+  }
 }
 
 // Too much waits here already.
