@@ -207,8 +207,7 @@ void Engine::run() {
   const BringsPackets brings;
   ::prctl(PR_SET_TIMERSLACK, 1000UL, 0UL, 0UL, 0UL);  // it sleeps for microseconds
   while (!ends_.load()) {
-    // From here on whatever happens changes the word, so that nothing is overslept.
-    const std::uint32_t seen = word_.load();
+    // What is wanted from here on counts when it sleeps.
     planned_.store(Time::max().time_since_epoch().count());
     active_.store(false, std::memory_order_relaxed);
     const Time now = Clock::now();
@@ -231,7 +230,7 @@ void Engine::run() {
       next = std::min<Time>(next, now + kAfterGathering);
     if (active_.load(std::memory_order_relaxed))
       next = std::min(next, now + kBeat);
-    sleep(seen, next);
+    sleep(next);
   }
 }
 
@@ -246,14 +245,28 @@ bool Engine::keeps_gathering() {
   return flows;
 }
 
-void Engine::sleep(std::uint32_t seen, Time next) {
-  planned_.store(next.time_since_epoch().count());
+// Until then, or until somebody wants it sooner. What is asked for changes planned_
+// first and word_ after it, so that nothing is overslept.
+void Engine::sleep(Time next) {
   asleep_.store(true);
+  const std::uint32_t seen = word_.load();
+  want_by(next);
+  const Time planned{Time::duration(planned_.load())};
   const Time now = Clock::now();
-  if (next > now && word_.load() == seen)
+  if (planned > now && !ends_.load())
     wait_a_moment(
-        word_, seen, std::min<Clock::duration>(next - now, std::chrono::hours(1)));
+        word_, seen, std::min<Clock::duration>(planned - now, std::chrono::hours(1)));
   asleep_.store(false);
+}
+
+// Whether the thread was to come by later than that; now it is not.
+bool Engine::want_by(Time by) {
+  const Time::rep ticks = by.time_since_epoch().count();
+  Time::rep planned = planned_.load(std::memory_order_relaxed);
+  while (planned > ticks)
+    if (planned_.compare_exchange_weak(planned, ticks))
+      return true;
+  return false;
 }
 
 void Engine::wake() {
@@ -264,10 +277,8 @@ void Engine::wake() {
 
 // Makes sure that the thread looks at the time by then, or a little later.
 void Engine::want_wake(Time by) {
-  if (planned_.load(std::memory_order_relaxed) > by.time_since_epoch().count()) {
-    planned_.store(by.time_since_epoch().count());
+  if (want_by(by))
     wake();
-  }
 }
 
 void Engine::stop(const std::string& why) {

@@ -107,7 +107,8 @@ class Engine : public PacketReceiver, public BlockingHook {
   bool keeps_gathering();
   void send(WorkerId to, Packet packet);
   void run();
-  void sleep(std::uint32_t seen, Time next);
+  void sleep(Time next);
+  bool want_by(Time by);
   void wake();
   void want_wake(Time by);
 

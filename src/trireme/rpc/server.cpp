@@ -119,6 +119,10 @@ void Server::run_all(std::vector<std::shared_ptr<Run>> runs) {
   std::vector<Task> tasks;
   tasks.reserve(runs.size());
   std::vector<std::shared_ptr<Run>> started;
+  const auto decline = [this](const Run& run) {
+    turn_away(run.incoming);
+    run.batch->unanswered.fetch_sub(1);
+  };
   for (auto& run : runs) {
     if (run->function->options.quick) {
       start(run);
@@ -126,7 +130,7 @@ void Server::run_all(std::vector<std::shared_ptr<Run>> runs) {
     }
     auto entered = admission_.enter(run, run->context.depth);
     if (entered.full)
-      turn_away(run->incoming);
+      decline(*run);
     if (!entered.start)
       continue;
     started.push_back(entered.start);
@@ -135,7 +139,7 @@ void Server::run_all(std::vector<std::shared_ptr<Run>> runs) {
   }
   for (std::size_t i = executor_.try_run_all(tasks); i < started.size(); ++i)
     for (auto run = std::move(started[i]); run; run = admission_.leave())
-      turn_away(run->incoming);
+      decline(*run);
 }
 
 // Runs a call, and then those that have waited for its thread.
