@@ -227,9 +227,14 @@ TEST_P(ThrownRanks, WithTypeTextAndWorker) {
 }
 
 INSTANTIATE_TEST_SUITE_P(
-    Kinds,
+    Threads, ThrownRanks, ::testing::Values(RpcKind::Threads), [](const auto& kind) {
+      return to_string(kind.param);
+    });
+// Apart, since who forks must not have used libtorch's threads.
+INSTANTIATE_TEST_SUITE_P(
+    Processes,
     ThrownRanks,
-    ::testing::Values(RpcKind::Threads, RpcKind::Processes),
+    ::testing::Values(RpcKind::Processes),
     [](const auto& kind) { return to_string(kind.param); });
 
 }  // namespace

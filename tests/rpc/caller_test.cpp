@@ -241,9 +241,14 @@ TEST_P(CallerRanks, ManyFromManyThreads) {
 }
 
 INSTANTIATE_TEST_SUITE_P(
-    Kinds,
+    Threads, CallerRanks, ::testing::Values(RpcKind::Threads), [](const auto& kind) {
+      return to_string(kind.param);
+    });
+// Apart, since who forks must not have used libtorch's threads.
+INSTANTIATE_TEST_SUITE_P(
+    Processes,
     CallerRanks,
-    ::testing::Values(RpcKind::Threads, RpcKind::Processes),
+    ::testing::Values(RpcKind::Processes),
     [](const auto& kind) { return to_string(kind.param); });
 
 // A world of one calls itself.

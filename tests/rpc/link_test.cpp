@@ -217,6 +217,36 @@ TEST(Link, AResetIsHeardByTheOther) {
   EXPECT_EQ(pair.talk(), Words{"void"});
 }
 
+// Each has begun anew, and one of them has nothing to say.
+TEST(Link, BothMayBeginAnewAtOnce) {
+  LinkedPair pair;
+  pair.a.post(saying("old"), pair.now);
+  pair.talk();
+  pair.a.reset();
+  pair.b.reset();
+  pair.a.flush(pair.now);  // nobody gets what they say of it
+  pair.b.flush(pair.now);
+  pair.b.post(saying("new"), pair.now);
+  Words heard;
+  for (int i = 0; i < 100 && heard.empty(); ++i) {
+    pair.pass(milliseconds(10));
+    heard = pair.talk();
+  }
+  EXPECT_EQ(heard, Words{"new"});
+  EXPECT_EQ(pair.b.round(), 1u) << "what was said then is not void";
+}
+
+TEST(Link, WhoHasBegunAnewIsHeardThoughTheOtherIsSilent) {
+  LinkedPair pair;
+  pair.a.post(saying("old"), pair.now);
+  pair.talk();
+  pair.a.reset();
+  EXPECT_EQ(pair.talk(), Words{"void"});
+  pair.a.post(saying("new"), pair.now);
+  pair.pass(milliseconds(220));
+  EXPECT_EQ(pair.talk(), Words{"new"});
+}
+
 TEST(Link, WhatNoLinkWouldWriteIsRefused) {
   LinkedPair pair;
   pair.a.post(saying("first"), pair.now);

@@ -123,10 +123,14 @@ TEST_P(RRefRanks, MethodsThrow) {
 }
 
 INSTANTIATE_TEST_SUITE_P(
-    Kinds,
-    RRefRanks,
-    ::testing::Values(RpcKind::Threads, RpcKind::Processes),
-    [](const auto& kind) { return to_string(kind.param); });
+    Threads, RRefRanks, ::testing::Values(RpcKind::Threads), [](const auto& kind) {
+      return to_string(kind.param);
+    });
+// Apart, since who forks must not have used libtorch's threads.
+INSTANTIATE_TEST_SUITE_P(
+    Processes, RRefRanks, ::testing::Values(RpcKind::Processes), [](const auto& kind) {
+      return to_string(kind.param);
+    });
 
 FunctionTable shelf_functions() {
   return tally_functions(std::make_shared<Shelf>());

@@ -101,8 +101,22 @@ void Agent::give_up(const std::string& why) noexcept {
 }
 
 void Agent::abort(const std::string& why) {
-  if (!ended_)
-    end(why, Deadline::after(std::chrono::seconds(1)));
+  if (ended_)
+    return;
+  try {
+    // The others may never have talked to this worker.
+    give_up_quiet(*store_, me().id, why);
+  } catch (const Error&) {
+    // The store may be gone; then they know.
+  }
+  end(why, Deadline::after(std::chrono::seconds(1)));
+}
+
+std::string Agent::why_gone(WorkerId worker) const {
+  std::string why = core_->engine().why_gone(worker);
+  if (why.empty() && worker != me().id && transport_->has_ended(worker))
+    why = "its process has ended";
+  return why;
 }
 
 // Nothing of this agent runs when it returns, but functions that do not end.
@@ -135,8 +149,7 @@ void Agent::shutdown(ShutdownOptions options) {
          .check =
              [this, size] {
                for (WorkerId worker = 0; worker < size; ++worker)
-                 if (const std::string why = core_->engine().why_gone(worker);
-                     !why.empty())
+                 if (const std::string why = why_gone(worker); !why.empty())
                    throw PeerError(
                        worker,
                        text(

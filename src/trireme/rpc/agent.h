@@ -142,6 +142,8 @@ class Agent {
 
  private:
   void end(const std::string& why, const Deadline& deadline);
+  // Empty if it is not.
+  std::string why_gone(WorkerId worker) const;
   void give_up(const std::string& why) noexcept;
 
   // Where this world comes to its end: what one before it has left there is not its

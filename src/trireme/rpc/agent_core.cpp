@@ -111,6 +111,7 @@ std::uint64_t AgentCore::send(CallPlan plan, std::unique_ptr<CallEnd> end) {
   add_blocking_hook(engine_);
   enter(plan.to, deadline);
   counters(plan.to).sent();
+  counters(plan.to).bytes_out(bytes_of(request.payload));
   const auto tie = end->tie_;
   const std::uint64_t number =
       engine_->call(plan.to, std::move(request), std::move(end), plan.hurry);
@@ -145,16 +146,7 @@ Request AgentCore::pack(CallPlan& plan, const CallEnd& end) const {
       .deadline = Time::clock::now() + end.deadline_.remaining(),
       .idempotent = plan.options.idempotent,
       .creates = std::move(plan.creates)};
-  if (const std::uint64_t bytes = bytes_of(request.payload);
-      bytes > options_.message_bytes)
-    throw InvalidArgument(text(
-        "[rpc] expected at most ",
-        options_.message_bytes,
-        " bytes for a call of ",
-        plan.function,
-        ", got ",
-        bytes,
-        "; send it in pieces, or raise message_bytes"));
+  expect_fits(request.payload, options_.message_bytes, "a call of " + plan.function);
   return request;
 }
 

@@ -70,6 +70,7 @@ void CallEnd::finish(Outcome outcome) {
     tie_->end();
   const auto time = Time::clock::now() - start_;
   core_->counters(to_).ended(outcome.status, time);
+  core_->counters(to_).bytes_in(bytes_of(outcome.payload));
   core_->leave(to_);
   note(outcome.status, time);
   if (outcome.status == Status::Value)

@@ -2,11 +2,15 @@
 
 #include <utility>
 
+#include "trireme/core/error.h"
+
 namespace trireme::rpc {
 
 namespace {
 
 constexpr std::size_t kLongestName = 1024;
+// Below what a link takes for a message's body, which has more than this inside.
+constexpr std::size_t kMostBesideTensors = std::size_t{1000} << 20;
 constexpr std::size_t kLongestFault = std::size_t{1} << 20;
 constexpr const char* kCall = "a worker's call";
 constexpr const char* kResult = "a worker's answer";
@@ -45,6 +49,27 @@ std::uint64_t bytes_of(const Payload& payload) {
   for (const Part& part : payload.parts)
     bytes += part.bytes.size();
   return bytes;
+}
+
+void expect_fits(const Payload& payload, std::uint64_t most, const std::string& what) {
+  if (const std::uint64_t bytes = bytes_of(payload); bytes > most)
+    throw InvalidArgument(text(
+        "[rpc] expected at most ",
+        most,
+        " bytes for ",
+        what,
+        ", got ",
+        bytes,
+        "; send it in pieces, or raise message_bytes"));
+  if (payload.bytes.size() > kMostBesideTensors)
+    throw InvalidArgument(text(
+        "[rpc] expected at most ",
+        kMostBesideTensors,
+        " bytes beside the tensors of ",
+        what,
+        ", got ",
+        payload.bytes.size(),
+        "; send long lists as tensors"));
 }
 
 Payload pack_call(const CallHead& head, Values arguments) {

@@ -30,6 +30,9 @@ struct Fault {
 
 /// All that it takes on its way, nearly.
 std::uint64_t bytes_of(const Payload& payload);
+/// InvalidArgument for more than `most` in all, or more than a message has room for
+/// beside its tensors. `what` it is, for the error: "a call of add".
+void expect_fits(const Payload& payload, std::uint64_t most, const std::string& what);
 
 /// A call as a payload. The tensors are not copied.
 Payload pack_call(const CallHead& head, Values arguments);

@@ -189,7 +189,7 @@ std::vector<Packet> Link::flush(Time now) {
   const bool acknowledges = owes_ && now - owes_since_ >= options_.acknowledge;
   const bool greets = !open_ && !kept_.empty() && now - said_ >= kHello;
   if (asks_ || (packets.empty() && (answer_ || acknowledges || greets)))
-    packets.push_back(begin_packet(asks_));
+    packets.push_back(begin_packet(asks_ || greets));
   if (!packets.empty()) {
     said_ = now;
     owes_ = answer_ = asks_ = false;

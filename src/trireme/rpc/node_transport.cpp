@@ -206,4 +206,8 @@ NodeTransportStats NodeTransport::stats() const {
   return core_->stats();
 }
 
+bool NodeTransport::has_ended(WorkerId worker) const {
+  return core_->has_ended_here(worker);
+}
+
 }  // namespace trireme::rpc

@@ -104,6 +104,10 @@ class NodeTransport final : public Transport {
 
   NodeTransportStats stats() const;
 
+  /// Whether a worker's process is known to have ended, also where nobody has talked to
+  /// it yet: so far as this host can tell.
+  bool has_ended(WorkerId worker) const;
+
  private:
   const std::unique_ptr<NodeTransportCore> core_;
 };

@@ -30,6 +30,7 @@ class NodeTransportCore : public net::Receiver {
   void hold_back(WorkerId worker, bool held) { other(worker).hold_back(held); }
   void close(Deadline deadline);
   NodeTransportStats stats() const;
+  bool has_ended_here(WorkerId worker) const { return has_ended_here(other(worker)); }
 
   void joined(const net::Peer& peer) override;
   void received(const net::Peer& peer, net::InMessage message) override;

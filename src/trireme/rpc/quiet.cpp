@@ -26,8 +26,7 @@ class Rounds {
     try {
       run_rounds();
     } catch (const std::exception& error) {
-      if (!options_.store.try_get(kFailed))
-        options_.store.set(kFailed, text("worker ", options_.rank, ": ", error.what()));
+      give_up_quiet(options_.store, options_.rank, error.what());
       throw;
     }
   }
@@ -129,6 +128,11 @@ class Rounds {
 };
 
 }  // namespace
+
+void give_up_quiet(net::Store& store, int rank, const std::string& why) {
+  if (!store.try_get(kFailed))
+    store.set(kFailed, text("worker ", rank, ": ", why));
+}
 
 void wait_until_quiet(const QuietOptions& options, const Deadline& deadline) {
   Rounds(options, deadline).run();

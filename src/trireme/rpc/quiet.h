@@ -31,4 +31,8 @@ struct QuietOptions {
 /// knows the rest. Its keys are under "quiet/"; a store serves it once.
 void wait_until_quiet(const QuietOptions& options, const Deadline& deadline);
 
+/// This worker will never be quiet together with the others: who waits for it gives up,
+/// with that reason.
+void give_up_quiet(net::Store& store, int rank, const std::string& why);
+
 }  // namespace trireme::rpc

@@ -85,6 +85,7 @@ std::shared_ptr<Server::Run> Server::take(
   }
   const ServedPeer& peer = options_.peers[static_cast<std::size_t>(incoming.from)];
   peer.counters->received();
+  peer.counters->bytes_in(bytes_of(incoming.payload));
   CallHead head;
   try {
     head = unpack_call_head(incoming.payload);
@@ -231,16 +232,10 @@ void Server::end(Run& run, Returned returned, std::exception_ptr error) {
       run.server->expect_own(returned.values.references, run.context.function);
       payload = pack_values(std::move(returned.values));
     }
-    if (const std::uint64_t bytes = bytes_of(payload);
-        bytes > run.server->options_.message_bytes)
-      throw InvalidArgument(text(
-          "[rpc] expected at most ",
-          run.server->options_.message_bytes,
-          " bytes for a result of ",
-          run.context.function,
-          ", got ",
-          bytes,
-          "; return it in pieces, or raise message_bytes"));
+    expect_fits(
+        payload,
+        run.server->options_.message_bytes,
+        "a result of " + run.context.function);
   } catch (...) {
     status = Status::Failed;
     error = std::current_exception();
@@ -289,7 +284,10 @@ void Server::expect_own(
 
 void Server::respond(
     const Incoming& incoming, Status status, Payload payload, bool hurry) {
-  options_.peers[static_cast<std::size_t>(incoming.from)].counters->answered();
+  PeerCounters& counters =
+      *options_.peers[static_cast<std::size_t>(incoming.from)].counters;
+  counters.answered();
+  counters.bytes_out(bytes_of(payload));
   if (const auto engine = engine_.lock())
     engine->respond(incoming, status, std::move(payload), hurry);
 }
