@@ -161,11 +161,16 @@ void Agent::shutdown(ShutdownOptions options) {
              }},
         deadline);
   } catch (const TimeoutError& error) {
-    std::string message = error.what();
+    std::string waits;
     for (const std::string& call : core_->engine().outstanding())
-      message += "\n  worker " + me().name + " waits for " + call;
+      waits += "\n  worker " + me().name + " waits for " + call;
     give_up("its shutdown has failed");
-    throw TimeoutError(message);
+    throw TimeoutError(text(
+        "[rpc] expected a graceful end of worker ",
+        me().name,
+        ", got: ",
+        error.what(),
+        waits));
   } catch (...) {
     give_up("its shutdown has failed");
     throw;
@@ -173,17 +178,19 @@ void Agent::shutdown(ShutdownOptions options) {
   end("it was shut down", Deadline::after(std::chrono::seconds(5)));
   if (left.empty())
     return;
-  std::string lines = text(
+  std::string lines;
+  for (const std::string& line : left)
+    lines += "\n  " + line;
+  const Error leaks(text(
       "[rpc] expected no references between workers at the end, got ",
       left.size(),
       " in the sight of worker ",
       me().name,
-      "; let them go before shutdown()");
-  for (const std::string& line : left)
-    lines += "\n  " + line;
+      "; let them go before shutdown()",
+      lines));
   if (options.leaks == Leaks::Refuse)
-    throw Error(lines);
-  TRIREME_LOG(warn, "rpc") << lines;
+    throw leaks;
+  TRIREME_LOG(warn, "rpc") << leaks.what();
 }
 
 ThisAgent this_agent() {

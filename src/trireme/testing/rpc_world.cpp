@@ -42,7 +42,10 @@ void run_as_threads(int workers, const RpcWorldOptions& options, const RpcBody& 
   for (std::thread& thread : threads)
     thread.join();
   if (!failures.empty())
-    throw Error("[testing] expected all workers to end well, got" + failures);
+    throw Error(text(
+        "[testing] expected all workers to end well, got",
+        failures,
+        "; look at the first"));
 }
 
 void run_as_processes(
