@@ -120,10 +120,10 @@ TEST_P(NodeCoreTest, AFloodOfConnectionsDoesNotKeepThePeersOut) {
 
 TEST_P(NodeCoreTest, ThoseWhoAreGoneAtOnceDoNotFillTheLog) {
   std::promise<void> all_gone;
-  nodes_.at_server.on_message = [gone = all_gone.get_future().share()](
-                                    const Peer&, const InMessage&) {
-    gone.wait_for(10s);
-  };
+  nodes_.at_server.answer_with(
+      [gone = all_gone.get_future().share()](const Peer&, const InMessage&) {
+        gone.wait_for(10s);
+      });
   server_.send(numbered_message(1, 1));
   for (int i = 0; i < 300; ++i) {
     const FileDescriptor socket = dial(address());

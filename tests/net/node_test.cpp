@@ -194,9 +194,8 @@ TEST(Node, SmallMessagesOvertakeALargeOne) {
 
 TEST(Node, WhatTheReceiverThrowsEndsTheSession) {
   TwoNodes nodes;
-  nodes.at_server.on_message = [](const Peer&, InMessage) {
-    throw std::runtime_error("no taste for it");
-  };
+  nodes.at_server.answer_with(
+      [](const Peer&, InMessage) { throw std::runtime_error("no taste for it"); });
   std::vector<std::string> lines;
   const auto scope =
       set_log_sink([&](std::string_view line) { lines.emplace_back(line); });

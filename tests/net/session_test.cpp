@@ -156,10 +156,10 @@ TEST_P(SessionTest, ConnectionsThatCarryNothingAreALossThatSaysWhatToLookAt) {
 // One bit, at every place of the first kilobyte and at some of the rest: the greeting,
 // heads, headers and bodies. The session heals or ends; nothing wrong arrives.
 TEST_P(SessionTest, NoFlippedBitArrives) {
-  nodes_.at_server.on_message = [](const Peer&, InMessage message) {
+  nodes_.at_server.answer_with([](const Peer&, InMessage message) {
     EXPECT_TRUE(message.body.empty() || is_numbered(message));
     EXPECT_TRUE(message.envelope.header == "n");
-  };
+  });
   for (std::int64_t at = 0; at < 6000; at += at < 1200 ? 41 : 977) {
     Relay relay(nodes_.server->addresses().front());
     relay.flip(at);
@@ -258,11 +258,11 @@ TEST_P(SessionTest, NothingComesOnceItIsDropped) {
       nodes_.client->connect("server", nodes_.server->addresses().front(), soon());
   std::promise<void> sent;
   std::atomic<int> received{0};
-  nodes_.at_server.on_message = [&](const Peer& peer, InMessage) {
+  nodes_.at_server.answer_with([&](const Peer& peer, InMessage) {
     if (received++ == 0)
       sent.get_future().wait_for(20s);
     peer.drop();
-  };
+  });
   for (std::uint64_t i = 0; i < 20; ++i)
     server.send(numbered_message(i, 100));
   sent.set_value();
@@ -301,7 +301,7 @@ TEST_P(SessionTest, WhatIsClosedWhileItsConnectionIsBrokenStillArrives) {
 // Who sends all the time hears nothing but what keeps the session alive.
 TEST_P(SessionTest, WhoOnlyReceivesIsHeardOf) {
   TwoNodes nodes(security(), [](NodeOptions& options) { options.heartbeat = 400ms; });
-  nodes.at_server.on_message = [](const Peer&, InMessage) {};
+  nodes.at_server.answer_with([](const Peer&, InMessage) {});
   Relay relay(nodes.server->addresses().front());
   const Peer server = nodes.client->connect("server", relay.address(), soon());
   for (int i = 0; i < 150; ++i) {
@@ -363,7 +363,7 @@ TEST_P(SessionTest, RoomThatBecomesFreeInAGreetingIsTold) {
 
 // Threads that send or drop do not ask the I/O thread first: for the sanitizers.
 TEST_P(SessionTest, MayEndUnderTheHandsOfOthers) {
-  nodes_.at_server.on_message = [](const Peer&, InMessage) {};
+  nodes_.at_server.answer_with([](const Peer&, InMessage) {});
   for (int round = 0; round < 20; ++round) {
     const Peer server = connect();
     std::vector<std::thread> threads;

@@ -28,8 +28,8 @@ class Recorder : public Receiver {
     return on_place ? on_place(peer, envelope, bytes) : std::span<std::byte>();
   }
   void received(const Peer& peer, InMessage message) override {
-    if (on_message)
-      return on_message(peer, std::move(message));
+    if (const auto answer = answer_now())
+      return answer(peer, std::move(message));
     note([&] { messages.push_back(std::move(message)); });
   }
   void lost(const Peer& peer, Ending ending, const std::string& why) override {
@@ -56,7 +56,13 @@ class Recorder : public Receiver {
     return peers.front();
   }
 
-  std::function<void(const Peer&, InMessage)> on_message;
+  /// From now on messages go there.
+  void answer_with(std::function<void(const Peer&, InMessage)> answer) {
+    const std::lock_guard lock(mutex);
+    on_message = std::move(answer);
+  }
+
+  std::function<void(const Peer&, InMessage)> on_message;  // under the mutex
   std::function<std::span<std::byte>(const Peer&, const Envelope&, std::size_t)>
       on_place;
   std::mutex mutex;
@@ -66,6 +72,10 @@ class Recorder : public Receiver {
   std::vector<Loss> losses;
 
  private:
+  std::function<void(const Peer&, InMessage)> answer_now() {
+    const std::lock_guard lock(mutex);
+    return on_message;
+  }
   template <class Change>
   void note(const Change& change) {
     const std::lock_guard lock(mutex);

@@ -17,6 +17,11 @@ void Errands::at(Clock::time_point time, std::function<void()> errand) {
   changed_.notify_one();
 }
 
+// The time by value: meanwhile the errand that it belongs to may go.
+void Errands::wait_until(Clock::time_point time, std::unique_lock<std::mutex>& lock) {
+  changed_.wait_until(lock, time);
+}
+
 void Errands::run() {
   std::unique_lock lock(mutex_);
   while (!closed_) {
@@ -25,7 +30,7 @@ void Errands::run() {
       if (waiting_.empty())
         changed_.wait(lock);
       else
-        changed_.wait_until(lock, waiting_.begin()->first);
+        wait_until(waiting_.begin()->first, lock);
       --idle_;
       continue;
     }

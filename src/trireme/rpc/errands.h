@@ -32,6 +32,7 @@ class Errands {
 
  private:
   void run();
+  void wait_until(Clock::time_point time, std::unique_lock<std::mutex>& lock);
 
   const std::size_t most_threads_;
   std::mutex mutex_;
