@@ -391,7 +391,7 @@ struct EnginePair {
                       call, Status::Value, call.payload, true);
               },
           .cancel = [](const std::shared_ptr<void>&, const std::string&) {},
-          .gone = nullptr}));
+          .forget = nullptr}));
     wire.ends = {engines[0].get(), engines[1].get()};
     for (auto& engine : engines)
       engine->start(wire);

@@ -18,20 +18,24 @@ thread_local Executor* current_executor = nullptr;
 
 }  // namespace
 
-Executor::PassScope::PassScope(Executor& executor, const PassOptions& options)
-    : self_(executor), grad_mode_(false) {
+void Executor::begin(const PassOptions& options) {
   if (options.store == nullptr)
     throw InvalidArgument(
         "[autograd] expected a store for the gradients of a pass, got none; leave "
         "PassOptions::store as it is, which means .grad, or give a GradientMap");
-  if (self_.store_ != nullptr)
+  if (store_ != nullptr)
     throw InvalidArgument(
         "[autograd] expected an executor that is not running a pass, got one that is; "
         "make another one for a pass inside a pass");
-  self_.store_ = options.store;
-  self_.sink_ = options.outer;
-  self_.keep_graph_ = options.keep_graph;
-  self_.counts_ = options.counts;
+  store_ = options.store;
+  sink_ = options.outer;
+  keep_graph_ = options.keep_graph;
+  counts_ = options.counts;
+}
+
+Executor::PassScope::PassScope(Executor& executor, const PassOptions& options)
+    : self_(executor), grad_mode_(false) {
+  self_.begin(options);
   self_.outer_ = std::exchange(current_executor, &self_);
 }
 
@@ -41,11 +45,15 @@ Executor::PassScope::~PassScope() {
 }
 
 variable_list Executor::PassScope::finish() {
-  self_.running_ = nullptr;
-  while (self_.outer_ == nullptr && !self_.at_end_.empty())  // they may add more
-    for (const auto& f : std::exchange(self_.at_end_, {}))
-      f();
+  self_.call_at_end();
   return std::move(self_.results_);
+}
+
+void Executor::call_at_end() {
+  running_ = nullptr;
+  while (outer_ == nullptr && !at_end_.empty())  // they may add more
+    for (const auto& f : std::exchange(at_end_, {}))
+      f();
 }
 
 Executor* Executor::current() {
@@ -64,7 +72,7 @@ variable_list Executor::backward(Roots roots, const PassOptions& options) {
   name_inputs(options.inputs);
   enter(roots);
   discover();
-  feed(roots);
+  give_to_roots(roots.edges, 0, roots.gradients);
   drain();
   return pass.finish();
 }
@@ -101,9 +109,13 @@ void Executor::name_inputs(std::span<const NodePtr> inputs) {
 
 /// Checks the roots, and counts each of their gradients as one to wait for.
 void Executor::enter(Roots& roots) {
-  check_roots(roots);
+  check_roots(roots.edges, roots.gradients);
   check_gradients(roots.edges, roots.gradients);
-  for (const Edge& edge : roots.edges) {
+  count_roots(roots.edges);
+}
+
+void Executor::count_roots(const edge_list& edges) {
+  for (const Edge& edge : edges) {
     const uint32_t target = target_of(edge.function.get());
     root_targets_.push_back(target);
     if (target < kSink)
@@ -119,9 +131,11 @@ uint32_t Executor::target_of(Node* node) {
   return slot_of(node);
 }
 
-/// Finds all nodes and counts who waits for whom. slots_ grows while it is walked.
+/// Finds all nodes that are new and counts who waits for whom. slots_ grows while it is
+/// walked.
 void Executor::discover() {
-  for (uint32_t k = 0; k < slots_.size(); ++k) {
+  for (; discovered_ < slots_.size(); ++discovered_) {
+    const uint32_t k = discovered_;
     slots_[k].first_edge = static_cast<uint32_t>(targets_.size());
     for (const Edge& edge : std::as_const(*slots_[k].node).next_edges()) {
       const uint32_t target = target_of(edge.function.get());
@@ -132,16 +146,17 @@ void Executor::discover() {
   }
 }
 
-void Executor::feed(Roots& roots) {
-  for (const size_t i : c10::irange(roots.edges.size())) {
-    const uint32_t target = root_targets_[i];
+void Executor::give_to_roots(
+    const edge_list& edges, uint32_t first, variable_list& gradients) {
+  for (const size_t i : c10::irange(edges.size())) {
+    const uint32_t target = root_targets_[first + i];
     if (target == kSink) {
-      if (roots.gradients[i].defined())
-        sink_->take(roots.edges[i], std::move(roots.gradients[i]));
+      if (gradients[i].defined())
+        sink_->take(edges[i], std::move(gradients[i]));
     } else if (is_input_pass_ && !slots_[target].to_input) {
-      put_aside(roots.edges[i], roots.gradients[i]);
+      put_aside(edges[i], gradients[i]);
     } else {
-      give(slots_[target], roots.edges[i].input_nr, std::move(roots.gradients[i]));
+      give(slots_[target], edges[i].input_nr, std::move(gradients[i]));
       arrived(target);
     }
   }
@@ -259,8 +274,69 @@ void Executor::reset() {
   targets_.clear();
   root_targets_.clear();
   index_.clear();
+  groups_.clear();
+  discovered_ = shown_ = 0;
   ready_.clear();
   cut_off_.clear();
+}
+
+/// A thread's turn at an open pass.
+class Executor::Turn {
+ public:
+  explicit Turn(Executor& executor)
+      : former_(std::exchange(current_executor, &executor)), grad_mode_(false) {}
+  ~Turn() { current_executor = former_; }
+  Turn(const Turn&) = delete;
+  Turn& operator=(const Turn&) = delete;
+
+ private:
+  Executor* former_;
+  c10::AutoGradMode grad_mode_;
+};
+
+void Executor::open(const PassOptions& options) {
+  if (!options.inputs.empty())
+    throw InvalidArgument(text(
+        "[autograd] expected no inputs of an open pass, got ",
+        options.inputs.size(),
+        "; take their gradients from the store"));
+  begin(options);
+}
+
+uint32_t Executor::add_roots(edge_list edges) {
+  const auto first = static_cast<uint32_t>(root_targets_.size());
+  count_roots(edges);
+  groups_.push_back({std::move(edges), first});
+  discover();
+  return static_cast<uint32_t>(groups_.size() - 1);
+}
+
+void Executor::for_each_new_end(const std::function<void(Node&)>& visit) {
+  for (; shown_ < slots_.size(); ++shown_) {
+    Node& node = *slots_[shown_].node;
+    if (node.num_outputs() == 0 && dynamic_cast<AccumulateGrad*>(&node) == nullptr)
+      visit(node);
+  }
+}
+
+void Executor::feed(uint32_t group, variable_list gradients) {
+  const Turn turn(*this);
+  const RootGroup& roots = groups_[group];
+  check_roots(roots.edges, gradients);
+  check_gradients(roots.edges, gradients);
+  give_to_roots(roots.edges, roots.first, gradients);
+  drain();
+}
+
+void Executor::close() {
+  const Turn turn(*this);
+  call_at_end();
+  reset();
+}
+
+void Executor::drop() noexcept {
+  if (store_ != nullptr)
+    reset();
 }
 
 }  // namespace trireme::autograd

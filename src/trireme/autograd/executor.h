@@ -54,8 +54,33 @@ class Executor final : public GradientSink {
   /// W: the gradients of all other leaves.
   void weight_pass(WeightPass weights, const PassOptions& options);
 
+  /// An open pass: its gradients come bit by bit, from any thread, though from one at a
+  /// time, which is how one backward goes over several workers. First all roots, then
+  /// the gradients of each group of them, once.
+  ///
+  ///     executor.open({.store = &gradients});
+  ///     const uint32_t group = executor.add_roots({edge_of_loss});
+  ///     executor.feed(group, {at::ones({})});  // runs whatever has all it waits for
+  ///     executor.close();                      // when all groups were fed
+  ///
+  /// options.inputs must be empty.
+  void open(const PassOptions& options);
+  /// A group of roots, by its number. What its graph has beyond that of the others is
+  /// looked at once; see for_each_new_end().
+  uint32_t add_roots(edge_list edges);
+  /// Calls `visit` with each node where the graph ends, leaves aside, that add_roots()
+  /// has found since the last call of this.
+  void for_each_new_end(const std::function<void(Node&)>& visit);
+  /// The gradients of a group. After what this throws only drop() is left.
+  void feed(uint32_t group, variable_list gradients);
+  /// Ends the pass well, and calls what waits for the end.
+  void close();
+  /// Ends it otherwise; nothing where no pass is open.
+  void drop() noexcept;
+
   /// Calls `f` once when the outermost pass of this thread has ended well; what an
-  /// engine's queued callback is elsewhere. For hooks.
+  /// engine's queued callback is elsewhere. For hooks. Where the pass fails, `f` goes
+  /// without having been called.
   void at_end(std::function<void()> f);
   /// Where the running pass puts gradients.
   GradientStore& store() const { return *store_; }
@@ -73,6 +98,13 @@ class Executor final : public GradientSink {
   SplitCounts* counts() const { return counts_; }
 
  private:
+  /// Roots of an open pass, which keep their graph.
+  struct RootGroup {
+    edge_list edges;
+    /// Where its targets begin in root_targets_.
+    uint32_t first = 0;
+  };
+  class Turn;
   /// Targets of edges that lead to no slot: invalid ones, and nodes that sink_ takes.
   static constexpr uint32_t kNowhere = ~0U;
   static constexpr uint32_t kSink = ~0U - 1;
@@ -114,12 +146,16 @@ class Executor final : public GradientSink {
     c10::AutoGradMode grad_mode_;
   };
 
+  void begin(const PassOptions& options);
+  void call_at_end();
   uint32_t slot_of(Node* node);
   void name_inputs(std::span<const NodePtr> inputs);
   void enter(Roots& roots);
+  void count_roots(const edge_list& edges);
   void discover();
   uint32_t target_of(Node* node);
-  void feed(Roots& roots);
+  void give_to_roots(
+      const edge_list& edges, uint32_t first, variable_list& gradients);
   void give(Slot& slot, uint32_t input, at::Tensor&& gradient);
   void arrived(uint32_t index);
   void make_ready(uint32_t index);
@@ -168,6 +204,10 @@ class Executor final : public GradientSink {
   /// The same of the roots.
   std::vector<uint32_t> root_targets_;
   NodeIndex index_;
+  /// Of an open pass; how many slots were discovered, and shown to for_each_new_end().
+  std::vector<RootGroup> groups_;
+  uint32_t discovered_ = 0;
+  uint32_t shown_ = 0;
   /// A heap: the node that was made last comes first, as in torch's engine; also where
   /// two are equal, since it is the same kind of heap.
   std::vector<Ready> ready_;

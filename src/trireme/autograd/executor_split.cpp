@@ -52,7 +52,7 @@ variable_list Executor::input_pass(
   enter(roots);
   discover();
   mark();
-  feed(roots);
+  give_to_roots(roots.edges, 0, roots.gradients);
   drain();
   variable_list gradients = pass.finish();
   weights = std::move(rest);
@@ -68,7 +68,7 @@ void Executor::weight_pass(WeightPass weights, const PassOptions& options) {
   enter(weights.roots_);
   enter_border(weights);
   discover();
-  feed(weights.roots_);
+  give_to_roots(weights.roots_.edges, 0, weights.roots_.gradients);
   for (WeightPass::Border& border : weights.border_)
     make_ready(index_.find(border.node.get()));
   drain();

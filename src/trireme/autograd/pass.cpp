@@ -27,16 +27,16 @@ void check_root(size_t i, const Edge& edge, const at::Tensor& gradient) {
 
 }  // namespace
 
-void check_roots(const Roots& roots) {
-  if (roots.edges.size() != roots.gradients.size())
+void check_roots(const edge_list& edges, const variable_list& gradients) {
+  if (edges.size() != gradients.size())
     throw InvalidArgument(text(
         "[autograd] expected a gradient for each of ",
-        roots.edges.size(),
+        edges.size(),
         " roots, got ",
-        roots.gradients.size(),
+        gradients.size(),
         "; give undefined ones where there are none"));
-  for (const size_t i : c10::irange(roots.edges.size()))
-    check_root(i, roots.edges[i], roots.gradients[i]);
+  for (const size_t i : c10::irange(edges.size()))
+    check_root(i, edges[i], gradients[i]);
 }
 
 }  // namespace trireme::autograd

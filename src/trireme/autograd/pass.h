@@ -22,7 +22,7 @@ struct Roots {
 /// InvalidArgument unless there is a gradient for each edge, and each edge has a place
 /// in the graph. Stricter than the check between nodes, which would sum over a shape
 /// that is too large.
-void check_roots(const Roots& roots);
+void check_roots(const edge_list& edges, const variable_list& gradients);
 
 /// Takes the gradients of some nodes one by one as they come, hooks not called, instead
 /// of the pass that finds them. For a pass inside a pass: what the outer one waits for

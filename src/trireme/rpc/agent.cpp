@@ -77,7 +77,8 @@ Agent::Agent(AgentOptions options) {
       .lease = options.lease,
       .calls_per_worker = options.calls_per_worker,
       .trace_calls = options.trace_calls,
-      .job = options.transport->job.empty() ? options.world : options.transport->job};
+      .job = options.transport->job.empty() ? options.world : options.transport->job,
+      .escort = options.escort};
   for (const Member& member : members)
     core.workers.push_back(member.info);
   if (core.pool.name == WorkerPoolOptions().name)

@@ -48,6 +48,10 @@ struct AgentOptions {
   /// How large one call or one result may be.
   std::uint64_t message_bytes = std::uint64_t{15} << 30;
 
+  /// Goes along with all calls, on all workers alike: what makes gradients cross them,
+  /// for one. Nobody if left out.
+  std::shared_ptr<Escort> escort{};
+
   /// How many calls to keep for chrome_trace(); none if 0.
   std::size_t trace_calls = 0;
 

@@ -43,6 +43,7 @@ void AgentCore::start(Transport& transport) {
           .peers = std::move(peers),
           .trace = trace_,
           .home = weak_from_this(),
+          .escort = options_.escort,
           .threads = options_.pool.most,
           .queue = options_.pool.queue},
       pool_);
@@ -60,6 +61,12 @@ void AgentCore::start(Transport& transport) {
   engine.cancel = [](const std::shared_ptr<void>& token, const std::string& why) {
     CancelToken::shared(token).cancel(why);
   };
+  if (options_.escort) {
+    options_.escort->start(weak_from_this());
+    engine.forget = [escort = options_.escort](WorkerId worker, const std::string& why) {
+      escort->forget(worker, why);
+    };
+  }
   engine_ = std::make_shared<Engine>(std::move(engine));
   engine_->releases()->home = weak_from_this();
   server_->start(engine_);
@@ -125,7 +132,7 @@ std::uint64_t AgentCore::send(CallPlan plan, std::unique_ptr<CallEnd> end) {
 }
 
 // The request, if it may be sent.
-Request AgentCore::pack(CallPlan& plan, const CallEnd& end) const {
+Request AgentCore::pack(CallPlan& plan, CallEnd& end) const {
   for (const Reference& reference : plan.arguments.references)
     if (reference.hold() && reference->releases() != engine_->releases())
       throw InvalidArgument(text(
@@ -135,13 +142,18 @@ Request AgentCore::pack(CallPlan& plan, const CallEnd& end) const {
           plan.function,
           ", got one that belongs to another agent of this process; send it from "
           "there"));
+  std::string note;
+  if (options_.escort)
+    end.escort_ = options_.escort->leave(
+        plan.to, plan.function, plan.arguments.tensors, note);
   Request request{
       .payload = pack_call(
           {.function = plan.function,
            .signature = plan.signature->hash,
            .trace = end.trace_,
            .depth = depth_of_next_call(),
-           .span = end.span_},
+           .span = end.span_,
+           .note = std::move(note)},
           std::move(plan.arguments)),
       .deadline = Time::clock::now() + end.deadline_.remaining(),
       .idempotent = plan.options.idempotent,

@@ -42,6 +42,8 @@ struct AgentCoreOptions {
   std::size_t trace_calls = 0;
   /// For the names of records.
   std::string job;
+  /// Goes along with all calls; null for nobody.
+  std::shared_ptr<Escort> escort{};
 };
 
 /// Ties a call to the one inside which it is made: cancelled with that, until it ends.
@@ -68,6 +70,8 @@ class CallEnd : public Completion {
   /// Takes the result, or the error.
   virtual void take(Payload payload, const ValueLimits& limits) = 0;
   virtual void fail(std::exception_ptr error) = 0;
+  /// Who goes with it: shown the result's tensors by take(), once they are decoded.
+  std::shared_ptr<CallEscort> escort_;
 
  private:
   friend class AgentCore;
@@ -142,7 +146,7 @@ class AgentCore : public std::enable_shared_from_this<AgentCore> {
     std::atomic<std::size_t> waiting{0};
   };
   std::uint64_t send(CallPlan plan, std::unique_ptr<CallEnd> end);
-  Request pack(CallPlan& plan, const CallEnd& end) const;
+  Request pack(CallPlan& plan, CallEnd& end) const;
   bool try_enter(Room& room) const;
   void enter(WorkerId to, const Deadline& deadline);
   void leave(WorkerId to);

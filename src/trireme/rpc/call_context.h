@@ -7,6 +7,7 @@
 
 #include "trireme/core/deadline.h"
 #include "trireme/rpc/cancel_token.h"
+#include "trireme/rpc/escort.h"
 #include "trireme/rpc/executor.h"
 #include "trireme/rpc/worker.h"
 
@@ -30,6 +31,8 @@ struct CallContext {
   Executor* pool = nullptr;
   /// In how many other calls it was made: 0 for a call of a user.
   int depth = 0;
+  /// Who has come with it; null for nobody.
+  std::shared_ptr<CallEscort> escort{};
 };
 
 using CallPointer = std::shared_ptr<const CallContext>;

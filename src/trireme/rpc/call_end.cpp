@@ -75,6 +75,8 @@ void CallEnd::finish(Outcome outcome) {
   note(outcome.status, time);
   if (outcome.status == Status::Value)
     return take(std::move(outcome.payload), core_->options().limits);
+  if (escort_)
+    escort_->lose();
   try {
     fail(error_of(outcome));
   } catch (const InvalidArgument&) {

@@ -9,6 +9,7 @@ namespace trireme::rpc {
 namespace {
 
 constexpr std::size_t kLongestName = 1024;
+constexpr std::size_t kLongestNote = 4096;
 // Below what a link takes for a message's body, which has more than this inside.
 constexpr std::size_t kMostBesideTensors = std::size_t{1000} << 20;
 constexpr std::size_t kLongestFault = std::size_t{1} << 20;
@@ -22,6 +23,7 @@ CallHead take_head(net::ByteReader& bytes) {
   head.trace = bytes.u64();
   head.span = bytes.u64();
   head.depth = bytes.u8();
+  head.note = bytes.string(kLongestNote);
   return head;
 }
 
@@ -78,7 +80,8 @@ Payload pack_call(const CallHead& head, Values arguments) {
       .u64(head.signature)
       .u64(head.trace)
       .u64(head.span)
-      .u8(head.depth);
+      .u8(head.depth)
+      .string(head.note);
   Payload payload;
   append_values(bytes, std::move(arguments), payload);
   payload.bytes = bytes.take();

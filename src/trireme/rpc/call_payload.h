@@ -19,6 +19,8 @@ struct CallHead {
   std::uint8_t depth = 0;
   /// Counts the calls of the caller.
   std::uint64_t span = 0;
+  /// What the caller's Escort says to the callee's; empty without one.
+  std::string note{};
 };
 
 /// What a function has thrown.

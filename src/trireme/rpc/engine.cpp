@@ -123,6 +123,9 @@ void Engine::perform(Effects wanted) {
     options_.serve(std::move(effects.calls));
   for (const Effects::Cancel& cancel : effects.cancelled)
     options_.cancel(cancel.token, cancel.why);
+  if (options_.forget)
+    for (const auto& [worker, why] : effects.forgotten)
+      options_.forget(worker, why);
 }
 
 // What cannot be sent must not keep the rest from being done.
@@ -199,8 +202,6 @@ void Engine::lost(WorkerId worker, const std::string&) {
 void Engine::gone(WorkerId worker, const std::string& why) {
   const BringsPackets brings;
   change(Leave::Now, [&](Time now) { protocol_.gone(worker, why, now); });
-  if (options_.gone)
-    options_.gone(worker, why);
 }
 
 void Engine::run() {

@@ -25,8 +25,9 @@ struct EngineOptions {
   /// Raises what make_token has made.
   std::function<void(const std::shared_ptr<void>& token, const std::string& why)>
       cancel;
-  /// Hears that a worker is gone, after all that was between it and this one has ended.
-  std::function<void(WorkerId worker, const std::string& why)> gone;
+  /// Hears that all that was shared with a worker is void: it is gone, or has begun
+  /// anew. After the calls between the two have ended.
+  std::function<void(WorkerId worker, const std::string& why)> forget{};
 };
 
 /// One worker's engine. Calls come from any thread; what they lead to is done on the

@@ -360,6 +360,7 @@ void Protocol::gone(WorkerId worker, const std::string& why, Time now) {
 void Protocol::voided(WorkerId worker, const std::string& why, Time now) {
   Peer& other = peer(worker);
   forget(worker, why, now);
+  effects_.forgotten.emplace_back(worker, why);
   for (auto& [call, token] : other.running)
     effects_.cancelled.push_back({token, text("its caller is gone: ", why)});
   other.running.clear();

@@ -90,6 +90,8 @@ struct Effects {
     std::string why;
   };
   std::vector<Cancel> cancelled;
+  /// Workers with whom all that was shared is void, and why.
+  std::vector<std::pair<WorkerId, std::string>> forgotten;
   std::vector<std::shared_ptr<void>> dropped;
 };
 

@@ -41,6 +41,7 @@ struct Server::Run {
   Incoming incoming;
   CallContext context;
   std::uint64_t span = 0;
+  std::string note;
   std::int64_t start_ns = 0;
   std::shared_ptr<Batch> batch;
   // To be asked once, when there is an answer.
@@ -102,6 +103,7 @@ std::shared_ptr<Server::Run> Server::take(
           .function = function,
           .incoming = std::move(incoming),
           .span = head.span,
+          .note = std::move(head.note),
           .batch = batch});
   run->context = {
       .caller = peer.info,
@@ -217,10 +219,25 @@ void Server::run(const std::shared_ptr<Run>& run) {
     run->context.cancel.throw_if_cancelled();
     arguments = unpack_arguments(
         std::move(run->incoming.payload), run->server->options_.limits);
+    meet_escort(*run, arguments.tensors);
   } catch (...) {
     return answer.fail(std::current_exception());
   }
   run->function->run(arguments, keep, std::move(answer));
+}
+
+void Server::meet_escort(Run& run, std::vector<at::Tensor>& arguments) {
+  if (run.note.empty())
+    return;
+  const auto& escort = run.server->options_.escort;
+  if (!escort)
+    throw InvalidArgument(text(
+        "[rpc] expected a worker that gradients may lead through, got a call of ",
+        run.context.function,
+        " inside a context on one that has none; make its agent with the same "
+        "AgentOptions::escort"));
+  run.context.escort =
+      escort->arrive(run.incoming.from, run.context.function, run.note, arguments);
 }
 
 // A function has ended, here or on any other thread.
@@ -230,6 +247,8 @@ void Server::end(Run& run, Returned returned, std::exception_ptr error) {
   try {
     if (!error && !run.incoming.creates) {
       run.server->expect_own(returned.values.references, run.context.function);
+      if (run.context.escort)
+        run.context.escort->pass(returned.values.tensors);
       payload = pack_values(std::move(returned.values));
     }
     expect_fits(

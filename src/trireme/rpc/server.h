@@ -35,6 +35,7 @@ class Server : public std::enable_shared_from_this<Server> {
     std::shared_ptr<CallTrace> trace;
     /// Whose calls they are: CallContext.home.
     std::weak_ptr<void> home;
+    std::shared_ptr<Escort> escort{};
     /// How many threads the executor has at most, and how many calls may wait for one.
     int threads = 128;
     std::size_t queue = 65536;
@@ -65,6 +66,7 @@ class Server : public std::enable_shared_from_this<Server> {
   static void work(std::shared_ptr<Run> run);
   static void start(const std::shared_ptr<Run>& run);
   static void run(const std::shared_ptr<Run>& run);
+  static void meet_escort(Run& run, std::vector<at::Tensor>& arguments);
   static void end(Run& run, Returned returned, std::exception_ptr error);
   void note(const Run& run, Status status);
   void expect_own(
