@@ -147,7 +147,7 @@ void Executor::discover() {
 }
 
 void Executor::give_to_roots(
-    const edge_list& edges, uint32_t first, variable_list& gradients) {
+    edge_list& edges, uint32_t first, variable_list& gradients) {
   for (const size_t i : c10::irange(edges.size())) {
     const uint32_t target = root_targets_[first + i];
     if (target == kSink) {
@@ -321,7 +321,7 @@ void Executor::for_each_new_end(const std::function<void(Node&)>& visit) {
 
 void Executor::feed(uint32_t group, variable_list gradients) {
   const Turn turn(*this);
-  const RootGroup& roots = groups_[group];
+  RootGroup& roots = groups_[group];
   check_roots(roots.edges, gradients);
   check_gradients(roots.edges, gradients);
   give_to_roots(roots.edges, roots.first, gradients);

@@ -56,6 +56,14 @@ at::Tensor GradientMap::get(const at::Tensor& leaf) const {
   return found == gradients_.end() ? at::Tensor() : found->second.second;
 }
 
+std::vector<std::pair<at::Tensor, at::Tensor>> GradientMap::all() const {
+  std::vector<std::pair<at::Tensor, at::Tensor>> pairs;
+  pairs.reserve(gradients_.size());
+  for (const auto& [leaf, pair] : gradients_)
+    pairs.push_back(pair);
+  return pairs;
+}
+
 void GradientMap::set(const at::Tensor& leaf, const at::Tensor& gradient) {
   if (gradient.defined())
     gradients_[leaf.unsafeGetTensorImpl()] = {leaf, gradient};

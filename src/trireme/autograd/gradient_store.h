@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <unordered_map>
 #include <utility>
+#include <vector>
 
 #include <ATen/core/Tensor.h>
 
@@ -59,6 +60,8 @@ class GradientMap final : public GradientStore {
       const at::Tensor& leaf, const at::Tensor& gradient, size_t references) override;
   at::Tensor get(const at::Tensor& leaf) const override;
   void set(const at::Tensor& leaf, const at::Tensor& gradient) override;
+  /// Each leaf with its gradient, in no order.
+  std::vector<std::pair<at::Tensor, at::Tensor>> all() const;
   void clear() { gradients_.clear(); }
   size_t size() const { return gradients_.size(); }
 
