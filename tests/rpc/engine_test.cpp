@@ -416,9 +416,30 @@ struct EnginePair {
     return future;
   }
 
+  // What goes on with a call, and would wait, is told.
+  std::string refusal_to_wait(Time deadline) {
+    Promise<Outcome> promise;
+    const auto waits = promise.future().then([](const Outcome&) {
+      return message_of<Error>([] {
+        Promise<void> never;
+        never.future().wait_for(milliseconds(1));
+      });
+    });
+    Request request;
+    request.deadline = deadline;
+    engines[0]->call(
+        1,
+        std::move(request),
+        std::make_unique<PromisedOutcome>(std::move(promise)),
+        true);
+    return waits.get(Deadline::after(std::chrono::seconds(10)));
+  }
+
   DirectWire wire;
   std::vector<std::shared_ptr<Engine>> engines;
 };
+
+constexpr const char* kMustNotWait = "does not wait on a thread of the network";
 
 TEST(Engine, CallsComeBack) {
   EnginePair pair;
@@ -477,23 +498,17 @@ TEST(Engine, WhenItStopsAllThatWaitsEnds) {
 
 TEST(Engine, AThreadOfTheNetworkMustNotWait) {
   EnginePair pair;
-  add_blocking_hook(pair.engines[0]);
   pair.call("first", true).get();
-  std::string message;
-  Promise<Outcome> promise;
-  const auto waits = promise.future().then([&](const Outcome&) {
-    try {
-      Promise<void> never;
-      never.future().wait_for(milliseconds(1));
-    } catch (const Error& error) {
-      message = error.what();
-    }
-  });
-  pair.engines[0]->call(
-      1, {}, std::make_unique<PromisedOutcome>(std::move(promise)), true);
-  waits.get();
-  EXPECT_NE(message.find("does not wait on a thread of the network"), std::string::npos)
-      << message;
+  EXPECT_TRUE(contains(pair.refusal_to_wait(Time::max()), kMustNotWait));
+}
+
+// The engine's own thread has never made a call.
+TEST(Engine, AThreadThatLooksAtTheTimeMustNotWait) {
+  EnginePair pair;
+  pair.call("first", true).get();
+  pair.wire.cut = true;
+  EXPECT_TRUE(contains(
+      pair.refusal_to_wait(Time::clock::now() + milliseconds(20)), kMustNotWait));
 }
 
 }  // namespace

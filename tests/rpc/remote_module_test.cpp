@@ -1,5 +1,8 @@
 #include "trireme/rpc/remote_module.h"
 
+#include <atomic>
+#include <thread>
+
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 #include <torch/nn/modules/linear.h>
@@ -76,6 +79,32 @@ TEST_F(RemoteModuleRanks, ParametersAreTheModulesOwn) {
     const at::Tensor weight = parameters[0].value.to_here();
     EXPECT_TRUE(weight.requires_grad());
     EXPECT_TRUE(at::equal(weight.detach(), layer.state_dict().at("weight")));
+  });
+}
+
+// While another worker trains the module.
+TEST_F(RemoteModuleRanks, ParametersComeWhole) {
+  run([](Agent& agent) {
+    constexpr std::int64_t kWide = 600;
+    const RemoteLinear layer(agent, "worker1", "Linear", kWide, kWide);
+    StateDict state = layer.state_dict();
+    const auto load = [&](int round) {
+      state["weight"].fill_(round);
+      layer.load_state_dict(state);
+    };
+    load(0);
+    std::atomic<bool> over{false};
+    std::thread trainer([&] {
+      for (int round = 1; !over; ++round)
+        load(round);
+    });
+    const auto weight = layer.parameters().at(0).value;
+    for (int i = 0; i < 200; ++i) {
+      const at::Tensor seen = weight.to_here().detach();
+      EXPECT_EQ(seen.min().item<float>(), seen.max().item<float>()) << i;
+    }
+    over = true;
+    trainer.join();
   });
 }
 

@@ -68,7 +68,7 @@ TEST(ResumeCall, RunsOnThePoolOfTheCall) {
   Queue queue;
   const auto home = std::make_shared<int>(1);
   const auto call = std::make_shared<CallContext>(
-      CallContext{.function = "wait", .home = home, .pool = &queue});
+      CallContext{.function = "wait", .home = home, .resumer = &queue});
   std::vector<std::string> seen;
   const auto see = [&seen] { seen.push_back(this_call()->function); };
   {
@@ -91,7 +91,7 @@ TEST(ResumeCall, RunsHereWhereThePoolIsGone) {
   Queue queue;
   auto home = std::make_shared<int>(1);
   const CallScope scope(
-      std::make_shared<CallContext>(CallContext{.home = home, .pool = &queue}));
+      std::make_shared<CallContext>(CallContext{.home = home, .resumer = &queue}));
   home.reset();
   resume_call([&runs] { ++runs; });
   EXPECT_EQ(runs, 2);

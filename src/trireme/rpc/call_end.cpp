@@ -82,14 +82,15 @@ void CallEnd::finish(Outcome outcome) {
   } catch (const InvalidArgument&) {
     fail(std::current_exception());  // the answer could not be read
   }
+  // Behind whoever waits for it.
+  if (outcome.status == Status::Late)
+    core_->note_late(text());
 }
 
 // For those who look on.
 void CallEnd::note(Status status, Time::duration time) {
   TRIREME_LOG(debug, "rpc") << text() << ": " << in_words(status) << " after "
                             << time_text(time) << ", trace " << std::hex << trace_;
-  if (status == Status::Late)
-    core_->note_late(text());
   if (!core_->trace()->on())
     return;
   const auto ns = [](Time::duration t) {

@@ -91,9 +91,11 @@ inline constexpr bool kIsFuture = false;
 template <class T>
 inline constexpr bool kIsFuture<Future<T>> = true;
 
-/// Calls, and answers with what comes of it.
+/// Calls, and answers with what comes of it. `object` is what the call may need until
+/// then.
 template <class Call>
-void answer_with(Call&& call, bool keep, Answer answer) {
+void answer_with(
+    Call&& call, bool keep, Answer answer, std::shared_ptr<void> object = nullptr) {
   using R = std::remove_cvref_t<std::invoke_result_t<Call&>>;
   if constexpr (kIsFuture<R>) {
     R future = [&]() -> R {
@@ -105,9 +107,11 @@ void answer_with(Call&& call, bool keep, Answer answer) {
         return failed_future<typename R::Type>(std::current_exception());
       }
     }();
-    std::move(future).handle([answer = std::move(answer), keep](R done) mutable {
-      answer_with([&done] { return std::move(done).get(); }, keep, std::move(answer));
-    });
+    std::move(future).handle(
+        [answer = std::move(answer), keep, object = std::move(object)](R done) mutable {
+          answer_with(
+              [&done] { return std::move(done).get(); }, keep, std::move(answer));
+        });
   } else {
     Returned result;
     try {
@@ -186,7 +190,8 @@ struct MethodBody {
               answer_with(
                   [&]() -> R { return invoke(member, made.get(), all); },
                   keep,
-                  std::move(answer));
+                  std::move(answer),
+                  made.failed() ? nullptr : made.get().value);
             };
             waits ? resume_call(std::move(run)) : run();
           });

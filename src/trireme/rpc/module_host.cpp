@@ -39,22 +39,22 @@ ModuleHost::ModuleHost(
 }
 
 std::vector<RemoteParameter> ModuleHost::parameters(bool recurse) {
-  const std::shared_lock lock(mutex_);
+  const std::shared_lock lock(mutex());
   const ThisAgent agent = this_agent();
   std::vector<RemoteParameter> parameters;
   for (const auto& parameter : module_->named_parameters(recurse))
     parameters.push_back(
-        {.name = parameter.key(), .value = agent.own(parameter.value())});
+        {.name = parameter.key(), .value = agent.own(parameter.value(), mutex_)});
   return parameters;
 }
 
 void ModuleHost::train(bool on) {
-  const std::lock_guard lock(mutex_);
+  const std::lock_guard lock(mutex());
   module_->train(on);
 }
 
 bool ModuleHost::is_training() {
-  const std::shared_lock lock(mutex_);
+  const std::shared_lock lock(mutex());
   return module_->is_training();
 }
 
@@ -68,7 +68,7 @@ std::map<std::string, at::Tensor> ModuleHost::tensors() {
 }
 
 StateDict ModuleHost::state_dict() {
-  const std::shared_lock lock(mutex_);
+  const std::shared_lock lock(mutex());
   const c10::NoGradGuard no_grad;
   StateDict state;
   for (const auto& [name, tensor] : tensors())
@@ -80,7 +80,7 @@ StateDict ModuleHost::state_dict() {
 }
 
 void ModuleHost::load_state_dict(const StateDict& state, bool strict) {
-  const std::lock_guard lock(mutex_);
+  const std::lock_guard lock(mutex());
   const c10::NoGradGuard no_grad;
   auto own = tensors();
   std::vector<std::string> missing, foreign;
@@ -119,20 +119,20 @@ void ModuleHost::load_state_dict(const StateDict& state, bool strict) {
 
 void ModuleHost::to(const std::string& device) {
   const c10::Device there = read_device(device);
-  const std::lock_guard lock(mutex_);
+  const std::lock_guard lock(mutex());
   module_->to(there);
   device_ = there;
 }
 
 std::int64_t ModuleHost::add_hook(const std::string& name) {
-  const std::lock_guard lock(mutex_);
+  const std::lock_guard lock(mutex());
   check_hook(name);
   hooks_[next_hook_] = name;
   return next_hook_++;
 }
 
 void ModuleHost::remove_hook(std::int64_t hook) {
-  const std::lock_guard lock(mutex_);
+  const std::lock_guard lock(mutex());
   if (hooks_.erase(hook) == 0)
     throw InvalidArgument(text(
         "[rpc] expected the number of a hook that is on, got ",

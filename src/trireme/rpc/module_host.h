@@ -43,11 +43,11 @@ class ModuleHost {
   /// The module itself, for its own worker.
   torch::nn::Module& module() { return *module_; }
   /// Hold it while the module is used (shared) or changed.
-  std::shared_mutex& mutex() { return mutex_; }
+  std::shared_mutex& mutex() { return *mutex_; }
   c10::Device device() const { return device_; }
 
   /// The parameters, as references to the tensors themselves: what changes them changes
-  /// the module.
+  /// the module, and does so under its mutex. to_here() gives them whole.
   std::vector<RemoteParameter> parameters(bool recurse);
   void train(bool on);
   bool is_training();
@@ -73,7 +73,9 @@ class ModuleHost {
   std::map<std::string, at::Tensor> tensors();
 
   std::shared_ptr<torch::nn::Module> module_;
-  std::shared_mutex mutex_;
+  // Shared with the references to parameters, which may outlive the module.
+  const std::shared_ptr<std::shared_mutex> mutex_ =
+      std::make_shared<std::shared_mutex>();
   c10::Device device_;
   std::int64_t next_hook_ = 1;
   std::map<std::int64_t, std::string> hooks_;

@@ -20,7 +20,7 @@ void resume_call(Task task) {
     const CallScope scope(call);
     task();
   };
-  if (!home || call->pool == nullptr || !call->pool->try_run(std::move(scoped)))
+  if (!home || call->resumer == nullptr || !call->resumer->try_run(std::move(scoped)))
     scoped();
 }
 

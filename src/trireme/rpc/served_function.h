@@ -50,7 +50,7 @@ struct FunctionOptions {
 };
 
 /// Goes on with this_call(), which has waited for something: on a thread of its agent,
-/// as who brings that has other things to do; here, if there is none.
+/// as who brings that has other things to do; here, if there is none. Once in a call.
 void resume_call(Task task);
 
 struct ServedFunction {

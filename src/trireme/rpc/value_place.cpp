@@ -12,6 +12,17 @@ std::string name_in_words(const std::type_info& type) {
   return status == 0 ? words.get() : type.name();
 }
 
+void refuse_type(const ValueType& expected, const ValueType& got) {
+  const bool one_name = expected.name == got.name;
+  throw InvalidArgument(text(
+      "[rpc] expected a reference to a value of type ",
+      one_name ? name_in_words(*expected.type) : expected.name,
+      ", got one of type ",
+      one_name ? name_in_words(*got.type) : got.name,
+      one_name ? "; take the type that the function gives, or a copy by to_here()"
+               : "; take the RRef of the type that the function gives"));
+}
+
 void expect_reachable(const Reference& reference) {
   if (!reference)
     throw InvalidArgument(
