@@ -6,6 +6,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "trireme/rpc/call_context.h"
 #include "trireme/rpc/served_function.h"
 
 namespace trireme::rpc {
@@ -152,6 +153,13 @@ struct FunctionBody<R(Args...)> {
   }
 };
 
+/// Types whose objects say themselves who may call their methods: expect_caller()
+/// throws for all others.
+template <class T>
+concept ChoosesCallers = requires(const T& object, const WorkerInfo& caller) {
+  object.expect_caller(caller);
+};
+
 /// A method of T, called on the value behind its first argument, as soon as that is
 /// there.
 template <class T, class R, class... Args>
@@ -160,6 +168,8 @@ struct MethodBody {
   template <class Member>
   static R invoke(Member member, const KeptValue& kept, All& all) {
     const std::shared_ptr<T> object = value_as<T>(kept);
+    if constexpr (ChoosesCallers<T>)
+      object->expect_caller(*this_call()->caller);
     return std::apply(
         [&](Reference&, auto&... args) -> R {
           return std::invoke(member, *object, std::move(args)...);

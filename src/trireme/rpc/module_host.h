@@ -35,10 +35,17 @@ using StateDict = std::map<std::string, at::Tensor>;
 /// the module waits for them, and they for it.
 class ModuleHost {
  public:
-  ModuleHost(std::shared_ptr<torch::nn::Module> module, const std::string& device);
+  /// `roles` are those of the workers that may use it; all if there are none.
+  ModuleHost(
+      std::shared_ptr<torch::nn::Module> module,
+      const std::string& device,
+      std::vector<std::string> roles = {});
   virtual ~ModuleHost() = default;
   ModuleHost(const ModuleHost&) = delete;
   ModuleHost& operator=(const ModuleHost&) = delete;
+
+  /// Throws InvalidArgument if the worker's role is not among those that may use it.
+  void expect_caller(const WorkerInfo& caller) const;
 
   /// The module itself, for its own worker.
   torch::nn::Module& module() { return *module_; }
@@ -53,8 +60,9 @@ class ModuleHost {
   bool is_training();
   /// Copies of all parameters and buffers.
   StateDict state_dict();
-  /// Puts values into parameters and buffers. InvalidArgument for a wrong shape, and
-  /// where `strict`, for names that are missing or too many; then nothing has changed.
+  /// Puts values into parameters and buffers. InvalidArgument for what does not fit,
+  /// and where `strict`, for names that are missing or too many; then nothing has
+  /// changed.
   void load_state_dict(const StateDict& state, bool strict);
   void to(const std::string& device);
 
@@ -73,6 +81,7 @@ class ModuleHost {
   std::map<std::string, at::Tensor> tensors();
 
   std::shared_ptr<torch::nn::Module> module_;
+  std::vector<std::string> roles_;
   // Shared with the references to parameters, which may outlive the module.
   const std::shared_ptr<std::shared_mutex> mutex_ =
       std::make_shared<std::shared_mutex>();
