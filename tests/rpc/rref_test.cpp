@@ -143,6 +143,7 @@ TEST(RRefLifeRanks, TheLastReferenceTakesTheValue) {
     for (WorkerId owner = 0; owner < 4; ++owner) {
       {
         const auto tally = agent.to(owner).remote<std::unique_ptr<Tally>>("make", 1);
+        tally.made().get();
         for (WorkerId user = 1; user < 4; ++user)
           agent.to(user).call<void>("put", "x", tally);
       }
@@ -187,6 +188,37 @@ TEST(RRefLifeRanks, UsesBeforeTheValueIsMade) {
       gos[owner].set();
       EXPECT_EQ(here.get(), 84);
       EXPECT_EQ(tally.call(&Tally::value), 42);
+    }
+  });
+}
+
+// Who does not want to wait for a value that takes long may ask again later.
+TEST(RRefLifeRanks, TimeoutsOfUsesAreNotTheEndOfTheValue) {
+  Event gos[2];
+  FunctionTable functions = shelf_functions();
+  functions.add("make_slowly", [&gos] {
+    EXPECT_TRUE(gos[this_agent().me().id].wait());
+    return std::make_unique<Tally>(40);
+  });
+  functions.add("seven", [&gos] {
+    EXPECT_TRUE(gos[this_agent().me().id].wait());
+    return 7;
+  });
+  const CallOptions hasty{.timeout = milliseconds(30)};
+  lead_world(2, {.functions = functions}, [&](Agent& agent) {
+    for (WorkerId owner = 0; owner < 2; ++owner) {
+      const auto tally = agent.to(owner).remote<std::unique_ptr<Tally>>("make_slowly");
+      const auto seven = agent.to(owner).remote<int>("seven");
+      const auto expect_late = [](const std::function<void()>& use) {
+        EXPECT_TRUE(contains(message_of<TimeoutError>(use), "within 30 ms, got none"));
+      };
+      expect_late([&] { tally.with(hasty).call(&Tally::value); });
+      expect_late([&] { tally.with(hasty).async(&Tally::value).get(); });
+      expect_late([&] { tally.with(hasty).remote(&Tally::value).made().get(); });
+      expect_late([&] { seven.to_here(hasty); });
+      gos[owner].set();
+      EXPECT_EQ(tally.call(&Tally::value), 40);
+      EXPECT_EQ(seven.to_here(), 7);
     }
   });
 }
