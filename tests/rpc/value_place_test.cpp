@@ -94,7 +94,7 @@ TEST(ValuePlace, IsFoundBehindAReferenceOfItsOwner) {
   user.forget(1, "it sank", then);
   EXPECT_TRUE(contains(
       message_of<PeerError>([&] { place_of(there); }),
-      "of worker 1 to be there, but it is lost: it sank; make it anew"));
+      "of worker 1 to be there, got its loss (it sank); make it anew"));
   EXPECT_TRUE(contains(
       message_of<InvalidArgument>([] { place_of(Reference()); }), "got an empty one"));
 }

@@ -143,10 +143,9 @@ std::exception_ptr CallEnd::error_of(const Outcome& outcome) const {
               function_,
               " from worker ",
               worker,
-              ", but it is lost: ",
+              ", got its loss (",
               outcome.why,
-              "; it may have run or not: only calls marked idempotent are sent "
-              "again")));
+              "); it may have run or not: mark calls idempotent that may run twice")));
     case Status::Late:
       return std::make_exception_ptr(TimeoutError(trireme::text(
           "[rpc] expected a result of ",
@@ -163,7 +162,7 @@ std::exception_ptr CallEnd::error_of(const Outcome& outcome) const {
           function_,
           " from worker ",
           worker,
-          ", but the call was cancelled; the worker was told")));
+          ", got its cancellation; look who has cancelled it: the worker was told")));
   }
   return std::make_exception_ptr(
       InternalError("[rpc] a call has ended in no known way"));

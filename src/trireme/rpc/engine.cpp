@@ -317,4 +317,9 @@ std::vector<Tie> Engine::left() const {
   return protocol_.references().left();
 }
 
+std::shared_ptr<void> Engine::cargo(ObjectId id) const {
+  const std::lock_guard lock(mutex_);
+  return protocol_.references().cargo(id);
+}
+
 }  // namespace trireme::rpc

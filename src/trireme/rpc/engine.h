@@ -94,6 +94,8 @@ class Engine : public PacketReceiver, public BlockingHook {
   std::vector<std::string> outstanding() const;
   /// References that still lead from worker to worker.
   std::vector<Tie> left() const;
+  /// A value of this worker; null if it is not there.
+  std::shared_ptr<void> cargo(ObjectId id) const;
   const std::shared_ptr<Releases>& releases() const { return releases_; }
 
  private:

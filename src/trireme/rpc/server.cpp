@@ -289,6 +289,7 @@ void Server::end(Run& run, Returned returned, std::exception_ptr error) {
   }
   if (run.incoming.creates) {
     const auto place = place_of(run.incoming.creates);
+    returned.kept.made_by = run.context.function;
     if (error)
       place->fail(error);
     else

@@ -56,7 +56,12 @@ struct KeptValue {
   /// Held while the value is read for another worker; null for one that nobody changes,
   /// or whose owner sees to it that nobody reads it meanwhile.
   std::shared_ptr<std::shared_mutex> guard{};
+  /// The function that has made it for another worker; empty for one of its owner's.
+  std::string made_by{};
 };
+
+/// What is kept, for people: "a ps::Net by make_net".
+std::string words_of(const KeptValue& kept);
 
 /// The place of a value, which may still have to be made: the cargo of a reference on
 /// its owner.
