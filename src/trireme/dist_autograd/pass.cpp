@@ -113,7 +113,8 @@ rpc::Future<Answer> Pass::feed(
       return rpc::ready_future(Answer());
     return answer_.emplace().future();
   }();
-  changed_.notify_all();
+  if (driven_)
+    changed_.notify_all();
   if (std::exchange(runs_, true))
     return answer;
   lock.unlock();
@@ -129,9 +130,7 @@ bool Pass::drive(autograd::variable_list gradients) {
     lock.unlock();
     work();
     lock.lock();
-    const auto something = [&] {
-      return state_ == State::Ended || state_ == State::Failed || !queue_.empty();
-    };
+    const auto something = [&] { return over_ || !queue_.empty(); };
     if (!something()) {
       lock.unlock();
       const rpc::Blocking blocking;
@@ -139,13 +138,13 @@ bool Pass::drive(autograd::variable_list gradients) {
       if (!changed_.wait_for(lock, plan_.deadline.remaining(), something))
         return false;
     }
-    if (state_ == State::Ended)
+    if (!over_)
+      continue;
+    lock.unlock();
+    if (!fault_)
       return true;
-    if (state_ == State::Failed) {
-      lock.unlock();
-      drop_graph();
-      throw_fault(*fault_);
-    }
+    drop_graph();
+    throw_fault(*fault_);
   }
 }
 
@@ -229,12 +228,26 @@ void Pass::end_if_through(std::unique_lock<std::mutex>& lock) {
   if (state_ != State::Closed || unanswered_ > 0)
     return lock.unlock();
   state_ = State::Ended;
-  changed_.notify_all();
+  finish(lock);
+}
+
+// Once, after the state has become Ended or Failed. Whoever waits for the end finds the
+// context free for the next pass. Gives the lock back.
+void Pass::finish(std::unique_lock<std::mutex>& lock) {
   auto answer = std::exchange(answer_, std::nullopt);
+  std::vector<SendId> freed;
+  if (!plan_.keep_graph)  // what has run cannot run again
+    for (const auto& [send, live] : live_)
+      if (live.fed)
+        freed.push_back(send);
   lock.unlock();
-  tell_context();
+  context_->pass_ended(*this, freed);
+  lock.lock();
+  over_ = true;
+  changed_.notify_all();
+  lock.unlock();
   if (answer)
-    answer->set_value(Answer());
+    answer->set_value(Answer(fault_));
 }
 
 void Pass::fail(PassFault fault) {
@@ -244,32 +257,15 @@ void Pass::fail(PassFault fault) {
   state_ = State::Failed;
   fault_ = std::move(fault);
   queue_.clear();
-  changed_.notify_all();
-  auto answer = std::exchange(answer_, std::nullopt);
   const bool runs = std::exchange(runs_, true);
-  lock.unlock();
+  finish(lock);
   if (!runs)
     drop_graph();  // else who runs it does
-  tell_context();
-  if (answer)
-    answer->set_value(fault_);
 }
 
 void Pass::drop_graph() noexcept {
   const std::lock_guard graph(graph_);
   executor_.drop();
-}
-
-// What has run cannot run again, unless its graph was kept.
-void Pass::tell_context() {
-  std::vector<SendId> fed;
-  if (!plan_.keep_graph) {
-    const std::lock_guard lock(mutex_);
-    for (const auto& [send, live] : live_)
-      if (live.fed)
-        fed.push_back(send);
-  }
-  context_->pass_ended(*this, fed);
 }
 
 bool Pass::has_begun() const {

@@ -101,9 +101,9 @@ class Pass : public std::enable_shared_from_this<Pass> {
   bool take_work(Work& work, bool& close);
   void run(Work work, bool close);
   void answered(std::exception_ptr error, const Answer& answer);
+  void finish(std::unique_lock<std::mutex>& lock);
   void end_if_through(std::unique_lock<std::mutex>& lock);
   void expect_open() const;
-  void tell_context();
 
   std::shared_ptr<ContextState> context_;
   PassPlan plan_;
@@ -116,6 +116,8 @@ class Pass : public std::enable_shared_from_this<Pass> {
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   State state_ = State::Open;
+  /// It has ended or failed, and the context knows.
+  bool over_ = false;
   std::optional<PassFault> fault_;
   std::unordered_map<SendId, Live, SendHash> live_;
   std::deque<Work> queue_;
