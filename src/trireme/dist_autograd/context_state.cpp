@@ -10,8 +10,8 @@
 
 namespace trireme::dist_autograd {
 
-ContextState::ContextState(ContextId id, std::weak_ptr<rpc::AgentCore> core)
-    : id_(id), core_(std::move(core)) {}
+ContextState::ContextState(ContextId id, const std::weak_ptr<rpc::AgentCore>& core)
+    : id_(id), core_(core), worker_(this->core()->me().id) {}
 
 std::shared_ptr<rpc::AgentCore> ContextState::core() const {
   if (auto core = core_.lock())
@@ -44,7 +44,7 @@ CallId ContextState::next_call(rpc::WorkerId callee) {
   const std::lock_guard lock(mutex_);
   expect_open();
   peers_.insert(callee);
-  return {core()->me().id, callee, next_ordinal_[callee]++};
+  return {worker_, callee, next_ordinal_[callee]++};
 }
 
 void ContextState::meet(rpc::WorkerId caller) {

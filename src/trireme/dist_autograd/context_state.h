@@ -26,12 +26,13 @@ namespace trireme::dist_autograd {
 /// gradients; all of it is safe for threads.
 class ContextState : public std::enable_shared_from_this<ContextState> {
  public:
-  ContextState(ContextId id, std::weak_ptr<rpc::AgentCore> core);
+  ContextState(ContextId id, const std::weak_ptr<rpc::AgentCore>& core);
 
   const ContextId& id() const { return id_; }
   Gradients& gradients() { return gradients_; }
   /// This worker's agent; Error after its end.
   std::shared_ptr<rpc::AgentCore> core() const;
+  rpc::WorkerId worker() const { return worker_; }
   std::string worker_name() const;
   /// What has been sent and waits for company leaves now.
   void flush() const;
@@ -78,6 +79,7 @@ class ContextState : public std::enable_shared_from_this<ContextState> {
 
   const ContextId id_;
   std::weak_ptr<rpc::AgentCore> core_;
+  const rpc::WorkerId worker_;
   Gradients gradients_;
 
   mutable std::mutex mutex_;

@@ -67,9 +67,19 @@ void Pass::mark_one(const SendId& send, autograd::edge_list edges) {
   ++unfed_;
 }
 
-// With graph_ held.
+// With graph_ held. What this worker has sent to itself is marked at once.
 Pass::Marks Pass::new_marks() {
   Marks marks;
+  find_ends(marks);
+  while (const auto own = marks.extract(context_->worker())) {
+    for (const SendId& send : own.mapped())
+      mark_one(send, context_->edges_of(send));
+    find_ends(marks);
+  }
+  return marks;
+}
+
+void Pass::find_ends(Marks& marks) {
   executor_.for_each_new_end([&](autograd::Node& node) {
     const auto* receive = dynamic_cast<const ReceiveNode*>(&node);
     if (receive == nullptr)
@@ -77,7 +87,6 @@ Pass::Marks Pass::new_marks() {
     expect_own(*receive);
     marks[receive->sender()].push_back(receive->send());
   });
-  return marks;
 }
 
 void Pass::expect_own(const ReceiveNode& node) const {
@@ -201,6 +210,10 @@ void Pass::run(Work work, bool close) {
 
 void Pass::pass_on(const ReceiveNode& node, autograd::variable_list gradients) {
   expect_own(node);
+  if (node.sender() == context_->worker()) {
+    feed(node.send(), std::move(gradients));
+    return;
+  }
   {
     const std::lock_guard lock(mutex_);
     ++unanswered_;

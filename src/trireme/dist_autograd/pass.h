@@ -96,6 +96,7 @@ class Pass : public std::enable_shared_from_this<Pass> {
   };
   void mark_one(const SendId& send, autograd::edge_list edges);
   Marks new_marks();
+  void find_ends(Marks& marks);
   void expect_own(const ReceiveNode& node) const;
   void work();
   bool take_work(Work& work, bool& close);
