@@ -10,8 +10,14 @@
 
 namespace trireme::dist_autograd {
 
-ContextState::ContextState(ContextId id, const std::weak_ptr<rpc::AgentCore>& core)
-    : id_(id), core_(core), worker_(this->core()->me().id) {}
+ContextState::ContextState(
+    ContextId id,
+    const std::weak_ptr<rpc::AgentCore>& core,
+    std::shared_ptr<Routes> routes)
+    : id_(id),
+      core_(core),
+      worker_(this->core()->me().id),
+      routes_(std::move(routes)) {}
 
 std::shared_ptr<rpc::AgentCore> ContextState::core() const {
   if (auto core = core_.lock())
