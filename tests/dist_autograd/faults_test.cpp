@@ -26,7 +26,7 @@ struct Probe : torch::autograd::Function<Probe> {
   }
 };
 
-rpc::FunctionTable functions() {
+rpc::FunctionTable failing_functions() {
   rpc::FunctionTable table = basic_functions();
   table.add("probe", [](const at::Tensor& x) { return Probe::apply(x); });
   // Goes on through the workers until the last one, which has the probe.
@@ -51,7 +51,7 @@ std::string complaint_of(
 }
 
 TEST(FaultsRanks, ResultsThatNobodyUses) {
-  lead_world(3, functions(), [](Agent& agent) {
+  lead_world(3, failing_functions(), [](Agent& agent) {
     const at::Tensor x = leaf({2});
     const auto run = [&](const BackwardOptions& options) {
       const Context context(agent);
@@ -77,7 +77,7 @@ TEST(FaultsRanks, ResultsThatNobodyUses) {
 
 // Where the send that waits is another worker's, it is named as well.
 TEST(FaultsRanks, TheResultOfACallThatNobodyUsesElsewhere) {
-  rpc::FunctionTable table = functions();
+  rpc::FunctionTable table = failing_functions();
   table.add("wasteful", [](const at::Tensor& x) {
     const auto unused = rpc::this_agent().to("worker2").call<at::Tensor>("mul", x, x);
     return x * 2;
@@ -102,7 +102,7 @@ TEST(FaultsRanks, TheResultOfACallThatNobodyUsesElsewhere) {
 }
 
 TEST(FaultsRanks, LossesThatCannotBe) {
-  lead_world(2, functions(), [](Agent& agent) {
+  lead_world(2, failing_functions(), [](Agent& agent) {
     const at::Tensor x = leaf({2});
     const Context context(agent);
     EXPECT_TRUE(contains(complaint_of(context, {}), "at least one loss"));
@@ -117,7 +117,7 @@ TEST(FaultsRanks, LossesThatCannotBe) {
 
 // Another backward cannot go on at another worker: it must not end there in silence.
 TEST(FaultsRanks, AnotherBackwardThanTheContexts) {
-  lead_world(2, functions(), [](Agent& agent) {
+  lead_world(2, failing_functions(), [](Agent& agent) {
     const at::Tensor x = leaf({2});
     const Context context(agent);
     const at::Tensor y = agent.to("worker1").call<at::Tensor>("mul", x, x);
@@ -128,7 +128,7 @@ TEST(FaultsRanks, AnotherBackwardThanTheContexts) {
 }
 
 TEST(FaultsRanks, TensorsOfAnotherContext) {
-  lead_world(2, functions(), [](Agent& agent) {
+  lead_world(2, failing_functions(), [](Agent& agent) {
     const at::Tensor x = leaf({2});
     at::Tensor old;
     {
@@ -156,7 +156,7 @@ TEST(FaultsRanks, TensorsOfAnotherContext) {
 // The error is deep in a chain of workers, and reaches the first with the name of the
 // last.
 TEST(FaultsRanks, AnErrorOnTheLastOfFourWorkers) {
-  lead_world(4, functions(), [](Agent& agent) {
+  lead_world(4, failing_functions(), [](Agent& agent) {
     in_backward = [] { throw std::runtime_error("the weights are gone"); };
     const at::Tensor x = leaf({2});
     const Context context(agent);
@@ -176,7 +176,7 @@ TEST(FaultsRanks, AnErrorOnTheLastOfFourWorkers) {
 
 // Fifty failures, and then a backward in the same context.
 TEST(FaultsRanks, PassesAfterOnesThatFailed) {
-  lead_world(3, functions(), [](Agent& agent) {
+  lead_world(3, failing_functions(), [](Agent& agent) {
     std::atomic<bool> fails{true};
     in_backward = [&] {
       if (fails)
@@ -198,7 +198,7 @@ TEST(FaultsRanks, PassesAfterOnesThatFailed) {
 
 // A node ends the context in which it runs: an error, and no crash.
 TEST(FaultsRanks, AContextThatEndsDuringItsBackward) {
-  lead_world(2, functions(), [](Agent& agent) {
+  lead_world(2, failing_functions(), [](Agent& agent) {
     const auto contexts = contexts_of(agent);
     const auto context = contexts->create();
     in_backward = [&] { contexts->end(context->id()); };
@@ -217,7 +217,7 @@ TEST(FaultsRanks, AContextThatEndsDuringItsBackward) {
 }
 
 TEST(FaultsRanks, TwoBackwardsOfOneContextAtOnce) {
-  lead_world(2, functions(), [](Agent& agent) {
+  lead_world(2, failing_functions(), [](Agent& agent) {
     std::atomic<bool> inside{false}, go_on{false};
     in_backward = [&] {
       inside = true;
@@ -244,7 +244,7 @@ TEST(FaultsRanks, TwoBackwardsOfOneContextAtOnce) {
 // Who is killed in the middle of a backward ends it within two seconds, by name.
 TEST(FaultsProcs, AWorkerThatIsKilledInTheMiddle) {
   for (const Mode mode : {Mode::Exact, Mode::Fast}) {
-    auto options = with_functions(functions());
+    auto options = with_functions(failing_functions());
     options.timeout = seconds(20);
     testing::RpcProcesses world(3, options);
     testing::SharedNumber done;
@@ -278,7 +278,7 @@ TEST(FaultsProcs, AWorkerThatIsKilledInTheMiddle) {
 
 // What a dead trainer has left on a server goes.
 TEST(FaultsProcs, ContextsOfADeadWorkerGo) {
-  auto options = with_functions(functions());
+  auto options = with_functions(failing_functions());
   testing::RpcProcesses world(2, options);
   world.start([](Agent& agent) -> int {
     const auto contexts = contexts_of(agent);

@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <string>
 #include <unordered_map>
@@ -61,6 +62,8 @@ class ContextState : public std::enable_shared_from_this<ContextState> {
   std::vector<std::pair<SendId, autograd::edge_list>> sends() const;
   /// InvalidArgument if there is none: it needed no gradient, or a pass has freed it.
   autograd::edge_list edges_of(const SendId& send) const;
+  /// The same; none if there is none.
+  std::optional<autograd::edge_list> find_edges(const SendId& send) const;
   /// A send in words: "the result of mul() that went from worker1 to worker0".
   std::string text_of(const SendId& send) const;
 

@@ -65,7 +65,8 @@ void Pass::follow() {
     Marks marks;
     if (known)
       for (const SendId& send : known->sends)
-        mark_one(send, context_->edges_of(send));
+        if (auto edges = context_->find_edges(send))
+          mark_one(send, *std::move(edges));
     find_ends(marks);
     if (known && found_route() == *known)
       return;
