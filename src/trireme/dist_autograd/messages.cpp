@@ -191,8 +191,13 @@ rpc::Future<Answer> send_marks(
     const ContextState& context, const PassPlan& plan, const Pass::Marks& marks) {
   std::vector<rpc::Future<Answer>> answers;
   for (const auto& [worker, sends] : marks)
-    answers.push_back(
-        to(context, plan, worker).async(kMark, sent(context, plan), sends));
+    answers.push_back(to(context, plan, worker)
+                          .async(kMark, sent(context, plan), sends)
+                          .handle([me = context.worker_name()](
+                                      const rpc::Future<Answer>& marked) {
+                            const std::exception_ptr error = marked.error();
+                            return error ? Answer(fault_of(me, error)) : marked.get();
+                          }));
   if (answers.empty())
     return rpc::ready_future(Answer());
   context.flush();
