@@ -1,7 +1,6 @@
 #include "trireme/rpc/server.h"
 
 #include <atomic>
-#include <optional>
 
 #include "worlds.h"
 
@@ -162,34 +161,6 @@ TEST(ServerRanks, AFetchedValueIsNotKept) {
       EXPECT_EQ(number.to_here(), 3);
     }
   });
-}
-
-// What is kept may change while it is on its way.
-TEST(FetchFunction, SendsTensorsAsTheyWere) {
-  const auto releases = std::make_shared<Releases>();
-  References owner(0, 100, releases);
-  const auto place = std::make_shared<ValuePlace>();
-  const auto kept =
-      std::make_shared<at::Tensor>(at::ones({2, 3, 4, 4}, at::kFloat)
-                                       .contiguous(at::MemoryFormat::ChannelsLast)
-                                       .requires_grad_());
-  place->set({.value = kept, .type = &value_type<at::Tensor>()});
-  ValueWriter writer;
-  write_arguments<Reference, std::string>(writer, owner.own(place), "tensor");
-  std::optional<Values> sent;
-  const c10::NoGradGuard no_grad;
-  fetch_function().run(
-      writer.take(), false, Answer([&](Returned returned, std::exception_ptr error) {
-        EXPECT_FALSE(error);
-        sent = std::move(returned.values);
-      }));
-  ASSERT_TRUE(sent);
-  ASSERT_EQ(sent->tensors.size(), 1u);
-  const at::Tensor& tensor = sent->tensors[0];
-  kept->zero_();
-  EXPECT_TRUE(at::equal(tensor.detach(), at::ones({2, 3, 4, 4})));
-  EXPECT_EQ(tensor.strides(), kept->strides());
-  EXPECT_TRUE(tensor.requires_grad());
 }
 
 // A quick function runs on the thread that receives, and must not wait there.

@@ -1,5 +1,10 @@
 #include "trireme/rpc/served_function.h"
 
+#include <shared_mutex>
+
+#include <ATen/ops/clone.h>
+#include <ATen/ops/detach.h>
+
 #include "trireme/core/error.h"
 #include "trireme/rpc/call_context.h"
 
@@ -11,6 +16,17 @@ Answer::~Answer() {
         std::make_exception_ptr(Error(
             "[rpc] expected a function to end with a value or an error, got neither; "
             "look why it was dropped")));
+}
+
+void copy_live_tensors(Returned& returned) {
+  if (!returned.kept.value)
+    return;
+  std::shared_lock<std::shared_mutex> unchanged;
+  if (returned.kept.guard)
+    unchanged = std::shared_lock(*returned.kept.guard);
+  for (at::Tensor& tensor : returned.values.tensors)
+    if (tensor.defined())
+      tensor = tensor.detach().clone().set_requires_grad(tensor.requires_grad());
 }
 
 void resume_call(Task task) {

@@ -16,11 +16,15 @@
 namespace trireme::rpc {
 
 /// What a function has given: in its wire form, or for a call that wants it kept, the
-/// value itself.
+/// value itself. Both, where it gives the wire form of a value that stays here.
 struct Returned {
   Values values;
   KeptValue kept;
 };
+
+/// Copies the tensors of a value that stays here, as they are at one moment: they may
+/// change while they are on their way. Gradients do not lead through the copies.
+void copy_live_tensors(Returned& returned);
 
 /// Takes the end of one call: a value or an error, once. One that goes without, is
 /// itself an error.

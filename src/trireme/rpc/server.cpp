@@ -2,11 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
-#include <shared_mutex>
 #include <utility>
-
-#include <ATen/ops/clone.h>
-#include <c10/core/GradMode.h>
 
 #include "trireme/core/clock.h"
 #include "trireme/core/list_names.h"
@@ -277,6 +273,7 @@ void Server::end(Run& run, Returned returned, std::exception_ptr error) {
       run.server->expect_own(returned.values.references, run.context.function);
       if (run.context.escort)
         run.context.escort->pass(returned.values.tensors);
+      copy_live_tensors(returned);
       payload = pack_values(std::move(returned.values));
     }
     expect_fits(
@@ -340,25 +337,6 @@ void Server::respond(
     engine->respond(incoming, status, std::move(payload), hurry);
 }
 
-namespace {
-
-// What is kept in its wire form, as it is now: it may change while it is on its way.
-Values wire_copy(const KeptValue& kept) {
-  std::shared_lock<std::shared_mutex> unchanged;
-  if (kept.guard)
-    unchanged = std::shared_lock(*kept.guard);
-  ValueWriter writer;
-  kept.type->write(writer, kept.value.get());
-  Values values = writer.take();
-  const c10::AutoGradMode gradients_lead_through_it(true);
-  for (at::Tensor& tensor : values.tensors)
-    if (tensor.defined())
-      tensor = tensor.clone();
-  return values;
-}
-
-}  // namespace
-
 ServedFunction fetch_function() {
   ServedFunction fetch{
       .name = kFetchName, .signature = {}, .options = {}, .run = nullptr};
@@ -390,7 +368,9 @@ ServedFunction fetch_function() {
               "; take the RRef of the type that the function gives, and call methods "
               "of "
               "what does not travel"));
-        answer.give({.values = wire_copy(kept), .kept = {}});
+        ValueWriter writer;
+        kept.type->write(writer, kept.value.get());
+        answer.give({.values = writer.take(), .kept = kept});
       } catch (...) {
         answer.fail(std::current_exception());
       }
