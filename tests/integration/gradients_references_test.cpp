@@ -6,7 +6,7 @@
 #include <torch/csrc/autograd/variable.h>
 #include <torch/nn/modules/linear.h>
 
-#include "tests/dist_autograd/worlds.h"
+#include "../dist_autograd/worlds.h"
 #include "trireme/rpc/remote_module.h"
 
 namespace trireme::dist_autograd {
@@ -45,13 +45,10 @@ TEST(ReferencesRanks, AreCrossedByGradients) {
       const auto caller = agent.to("worker1");
       const Ref made = caller.remote<at::Tensor>("add", a, b);
       const at::Tensor y = caller.call<at::Tensor>("add_to_local", made, a);
-      const at::Tensor z =
-          caller.remote<at::Tensor>("add_to_local", made, b).to_here();
+      const at::Tensor z = caller.remote<at::Tensor>("add_to_local", made, b).to_here();
       context.backward({sum(y), sum(z), sum(made.to_here())});
-      EXPECT_TRUE(at::allclose(
-          context.gradient(a).to_dense(), at::full({3, 3}, 4.0)));
-      EXPECT_TRUE(at::allclose(
-          context.gradient(b).to_dense(), at::full({3, 3}, 4.0)));
+      EXPECT_TRUE(at::allclose(context.gradient(a).to_dense(), at::full({3, 3}, 4.0)));
+      EXPECT_TRUE(at::allclose(context.gradient(b).to_dense(), at::full({3, 3}, 4.0)));
     });
 }
 
@@ -78,9 +75,11 @@ TEST(ReferencesRanks, AreUsedBySeveralWorkers) {
 // A parameter that lives elsewhere has its gradient there, in each context its own.
 TEST(ReferencesRanks, ParametersHaveTheirGradientsWhereTheyAre) {
   rpc::FunctionTable table = sharing_functions();
-  table.add("weight", [](std::int64_t n) { return at::ones({n}).set_requires_grad(true); });
+  table.add(
+      "weight", [](std::int64_t n) { return at::ones({n}).set_requires_grad(true); });
   lead_world(3, table, [](Agent& agent) {
-    const Ref weight = agent.to("worker1").remote<at::Tensor>("weight", std::int64_t{3});
+    const Ref weight =
+        agent.to("worker1").remote<at::Tensor>("weight", std::int64_t{3});
     for (const double factor : {1.0, 5.0}) {
       const Context context(agent);
       const at::Tensor x = at::full({3}, factor);
@@ -101,7 +100,8 @@ TEST(ReferencesRanks, BagsWithWeightsOfSamples) {
                       const at::Tensor& ids,
                       const at::Tensor& offsets,
                       const at::Tensor& samples) {
-    return std::get<0>(at::embedding_bag(weight, ids, offsets, false, 0, true, samples));
+    return std::get<0>(
+        at::embedding_bag(weight, ids, offsets, false, 0, true, samples));
   };
   table.add("bag", bag);
   lead_world(2, table, [&](Agent& agent) {
@@ -116,8 +116,8 @@ TEST(ReferencesRanks, BagsWithWeightsOfSamples) {
           agent.to("worker1").call<at::Tensor>("bag", weight, ids, offsets, samples);
       context.backward({y.sum()});
       EXPECT_TRUE(context.gradient(weight).is_sparse());
-      EXPECT_TRUE(at::allclose(
-          context.gradient(weight).to_dense(), weight.grad().to_dense()));
+      EXPECT_TRUE(
+          at::allclose(context.gradient(weight).to_dense(), weight.grad().to_dense()));
       EXPECT_TRUE(at::allclose(context.gradient(samples), samples.grad()));
     }
   });
@@ -183,9 +183,7 @@ TEST(ReferencesProcs, WorkersThatAreGoneAreNamed) {
     *stage = 2;
     return ::raise(SIGKILL);
   });
-  world.start([&](Agent&) -> int {
-    return soon([&] { return *stage == 3; }) ? 0 : 3;
-  });
+  world.start([&](Agent&) -> int { return soon([&] { return *stage == 3; }) ? 0 : 3; });
   EXPECT_EQ(world.processes().wait(std::chrono::seconds(30))[0].exit_code, 0);
 }
 
