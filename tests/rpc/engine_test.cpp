@@ -3,6 +3,7 @@
 #include <csignal>
 #include <map>
 #include <random>
+#include <sys/wait.h>
 
 #include "cut.h"
 #include "shelf.h"
@@ -348,6 +349,17 @@ TEST_P(EngineProcs, ALongStopVoidsWhatWasShared) {
   testing::expect_good_ends(world.processes().wait(std::chrono::seconds(40)));
 }
 
+// Returns when all threads of a child stand still.
+void stop_child(pid_t child) {
+  ::kill(child, SIGSTOP);
+  EXPECT_TRUE(soon([child] {
+    siginfo_t stopped{};
+    return ::waitid(P_PID, static_cast<id_t>(child), &stopped, WSTOPPED | WNOHANG) ==
+               0 &&
+           stopped.si_pid == child;
+  }));
+}
+
 // What is asked of it ends by its deadline; the value comes when it goes on.
 TEST_P(EngineProcs, ARemoteValueOfOneThatStandsStillIsLate) {
   const SharedNumber phase;
@@ -378,7 +390,7 @@ TEST_P(EngineProcs, ARemoteValueOfOneThatStandsStillIsLate) {
       return 0;
     });
   EXPECT_TRUE(soon([&] { return *phase == 1; }));
-  world.processes().kill(1, SIGSTOP);
+  stop_child(world.processes().pid(1));
   ++*phase;
   EXPECT_TRUE(soon([&] { return *phase == 3; }));
   world.processes().kill(1, SIGCONT);

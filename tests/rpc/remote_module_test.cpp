@@ -248,19 +248,63 @@ TEST(RemoteModuleRoleRanks, RolesHoldForAllThatIsDoneWithAModule) {
       });
 }
 
-TEST_F(RemoteModuleRanks, TakeOptionsForTheirCalls) {
-  run([](Agent& agent) {
-    const RemoteLinear layer(agent, "worker1", "Linear", 4, 3);
-    layer.wait();
-    const RemoteLinear hasty = layer.with({.timeout = std::chrono::milliseconds(0)});
-    EXPECT_EQ(hasty.name(), layer.name());
-    EXPECT_THROW(hasty.forward(at::rand({2, 4})), TimeoutError);
-    EXPECT_THROW(hasty.forward_async(at::rand({2, 4})).get(), TimeoutError);
-    EXPECT_THROW(hasty.state_dict(), TimeoutError);
-    EXPECT_THROW(hasty.parameters(), TimeoutError);
-    EXPECT_EQ(layer.forward(at::rand({2, 4})).sizes(), at::IntArrayRef({2, 3}));
-    layer.with({.timeout = std::chrono::seconds(20)}).state_dict();
+// Uses of a module that is not made yet wait for it, as long as they may.
+TEST(RemoteModuleTimeRanks, CallsTakeTheOptionsOfTheirModule) {
+  std::atomic<bool> go{false};
+  FunctionTable functions;
+  linear_factory().add_to(functions, [&go](std::int64_t in, std::int64_t out) {
+    const Deadline deadline = Deadline::after(std::chrono::seconds(20));
+    while (!go && !deadline.expired())
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    return make_linear(in, out);
   });
+  testing::run_rpc(
+      testing::RpcKind::Threads, 2, {.functions = functions}, [&](Agent& agent) {
+        if (agent.me().id != 0)
+          return;
+        const RemoteLinear layer(agent, "worker1", "Linear", 4, 3);
+        const RemoteLinear hasty =
+            layer.with({.timeout = std::chrono::milliseconds(30)});
+        EXPECT_EQ(hasty.name(), layer.name());
+        EXPECT_THROW(hasty.state_dict(), TimeoutError);
+        EXPECT_THROW(hasty.parameters(), TimeoutError);
+        EXPECT_THROW(hasty.train(), TimeoutError);
+        EXPECT_THROW(hasty.add_hook("double"), TimeoutError);
+        go = true;
+        EXPECT_EQ(layer.forward(at::rand({2, 4})).sizes(), at::IntArrayRef({2, 3}));
+        EXPECT_EQ(
+            layer.with({.timeout = std::chrono::seconds(20)}).state_dict().size(), 2u);
+      });
+}
+
+// Forward, too; its function waits on the module's worker.
+TEST(RemoteModuleTimeRanks, ForwardsTakeTheOptionsOfTheirModule) {
+  std::atomic<bool> go{false};
+  FunctionTable functions;
+  linear_factory()
+      .hook(
+          "wait",
+          {.before =
+               [&go](auto&, auto&) {
+                 const Deadline deadline = Deadline::after(std::chrono::seconds(20));
+                 while (!go && !deadline.expired())
+                   std::this_thread::sleep_for(std::chrono::milliseconds(1));
+               },
+           .behind = nullptr})
+      .add_to(functions, make_linear);
+  testing::run_rpc(
+      testing::RpcKind::Threads, 2, {.functions = functions}, [&](Agent& agent) {
+        if (agent.me().id != 0)
+          return;
+        const RemoteLinear layer(agent, "worker1", "Linear", 4, 3);
+        layer.add_hook("wait");
+        const RemoteLinear hasty =
+            layer.with({.timeout = std::chrono::milliseconds(30)});
+        EXPECT_THROW(hasty.forward(at::rand({2, 4})), TimeoutError);
+        EXPECT_THROW(hasty.forward_async(at::rand({2, 4})).get(), TimeoutError);
+        go = true;
+        EXPECT_EQ(layer.forward(at::rand({2, 4})).sizes(), at::IntArrayRef({2, 3}));
+      });
 }
 
 // Those who call forwards read them without a lock.
