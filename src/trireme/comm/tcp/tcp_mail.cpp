@@ -130,6 +130,8 @@ void TcpMail::sent(const TcpTransferPtr& transfer, bool arrived) {
 
 void TcpMail::left(uint32_t group, int peer) {
   const std::lock_guard lock(mutex_);
+  if (past_.contains(group))
+    return;
   Group& its = groups_[group];
   its.left.insert(peer);
   its.talkers.erase(peer);
@@ -158,7 +160,7 @@ size_t TcpMail::groups() {
 
 bool TcpMail::is_over(uint32_t group) const {
   const Group* its = find_locked(group);
-  return its != nullptr && its->closed;
+  return its != nullptr ? its->closed : past_.contains(group);
 }
 
 // Forgets a group of which nothing can come any more. Large messages are slower than
@@ -173,8 +175,10 @@ void TcpMail::settle(uint32_t group) {
     return ranks_left_.contains(end.first) ||
            (!its.talkers.contains(end.first) && !channel.awaits_more());
   });
-  if (its.talkers.empty() && its.channels.empty())
+  if (its.talkers.empty() && its.channels.empty()) {
     groups_.erase(found);
+    past_.add(group);
+  }
 }
 
 // -- channels
@@ -210,9 +214,11 @@ bool TcpMail::has_message(const TcpChannelKey& key) {
 
 void TcpMail::deliver(const TcpChannelKey& key, Buffer message) {
   const std::lock_guard lock(mutex_);
+  const uint32_t group = std::get<0>(key);
+  if (past_.contains(group))
+    return;
   Channel& its = channel(key);
   ++its.arrived;
-  const uint32_t group = std::get<0>(key);
   if (is_over(group))
     return settle(group);
   its.messages.push_back(std::move(message));
@@ -234,6 +240,8 @@ void TcpMail::set_credit(const TcpChannelKey& key, const WireCredit& credit) {
 
 void TcpMail::close_channel(const TcpChannelKey& key, uint64_t messages) {
   const std::lock_guard lock(mutex_);
+  if (past_.contains(std::get<0>(key)))
+    return;
   Channel& its = channel(key);
   its.closed_after = messages;
   ++its.closings;

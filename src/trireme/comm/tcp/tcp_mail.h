@@ -16,6 +16,7 @@
 
 #include "trireme/comm/doorbell.h"
 #include "trireme/comm/engine.h"
+#include "trireme/comm/tcp/past_groups.h"
 #include "trireme/comm/wire/wire_lanes.h"
 #include "trireme/core/buffer_pool.h"
 
@@ -50,6 +51,9 @@ using TcpChannelKey = std::tuple<uint32_t, int, int>;
 /// lock. Its bell rings for whatever happens to a channel.
 class TcpMail : public Doorbell {
  public:
+  /// Of a rank in a world of so many.
+  explicit TcpMail(int ranks = 1) : past_(ranks) {}
+
   // -- transfers; from a rank's threads
 
   /// Expects a transfer. True if it has come already, and lies in its memory now.
@@ -197,6 +201,7 @@ class TcpMail : public Doorbell {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::map<uint32_t, Group> groups_;
+  PastGroups past_;  // what is said of these comes too late
   std::set<int> ranks_left_;
   std::multiset<int> telling_;
   std::set<int> told_by_;

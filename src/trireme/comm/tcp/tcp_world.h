@@ -108,7 +108,7 @@ class TcpWorld : public WireWorld, public net::Receiver {
   int exceptions_at_start_;
   BufferPool pool_;
   // Messages on their way hold it too: they may outlive the world by a moment.
-  std::shared_ptr<TcpMail> mail_ = std::make_shared<TcpMail>();
+  std::shared_ptr<TcpMail> mail_ = std::make_shared<TcpMail>(size());
   std::vector<std::string> addresses_;  // by rank
   std::mutex mutex_;
   std::vector<net::Peer> chosen_;   // by rank: over which this rank sends
