@@ -195,5 +195,20 @@ TEST(TcpMail, TheFirstFailureCounts) {
   }
 }
 
+TEST(TcpMail, TheFirstReasonToStayAwayCounts) {
+  TcpMail mail;
+  mail.check_absence();
+  EXPECT_TRUE(mail.note_absence({.origin = 3, .why = "first"}));
+  EXPECT_FALSE(mail.note_absence({.origin = 1, .why = "second"}));
+  mail.check();  // it is no failure of this world
+  try {
+    mail.check_absence();
+    FAIL();
+  } catch (const PeerError& error) {
+    EXPECT_EQ(error.rank(), 3);
+    EXPECT_STREQ(error.what(), "first");
+  }
+}
+
 }  // namespace
 }  // namespace trireme::comm

@@ -136,7 +136,7 @@ void TcpMail::left(uint32_t group, int peer) {
   its.left.insert(peer);
   its.talkers.erase(peer);
   settle(group);
-  ring();
+  ring_locked();
 }
 
 void TcpMail::close_group(uint32_t group, std::span<const int> talkers) {
@@ -222,7 +222,7 @@ void TcpMail::deliver(const TcpChannelKey& key, Buffer message) {
   if (is_over(group))
     return settle(group);
   its.messages.push_back(std::move(message));
-  ring();
+  ring_locked();
 }
 
 WireCredit TcpMail::credit(const TcpChannelKey& key) {
@@ -235,7 +235,7 @@ void TcpMail::set_credit(const TcpChannelKey& key, const WireCredit& credit) {
   if (is_over(std::get<0>(key)))
     return;
   channel(key).credit = credit;
-  ring();
+  ring_locked();
 }
 
 void TcpMail::close_channel(const TcpChannelKey& key, uint64_t messages) {
@@ -246,7 +246,7 @@ void TcpMail::close_channel(const TcpChannelKey& key, uint64_t messages) {
   its.closed_after = messages;
   ++its.closings;
   settle(std::get<0>(key));
-  ring();
+  ring_locked();
 }
 
 bool TcpMail::is_closed(const TcpChannelKey& key, uint64_t taken, uint64_t openings) {
@@ -265,7 +265,7 @@ bool TcpMail::fail(const Failure& failure) {
   if (failure_)
     return false;
   failure_ = failure;
-  ring();
+  ring_locked();
   return true;
 }
 
@@ -277,7 +277,7 @@ void TcpMail::rank_left(int rank) {
     now->second.talkers.erase(rank);
     settle(now->first);
   }
-  ring();
+  ring_locked();
 }
 
 void TcpMail::check() {
@@ -287,6 +287,20 @@ void TcpMail::check() {
   if (failure_->timed_out)
     throw TimeoutError(failure_->why);
   throw PeerError(failure_->origin, failure_->why);
+}
+
+bool TcpMail::note_absence(const Failure& failure) {
+  const std::lock_guard lock(mutex_);
+  if (absence_)
+    return false;
+  absence_ = failure;
+  return true;
+}
+
+void TcpMail::check_absence() {
+  const std::lock_guard lock(mutex_);
+  if (absence_)
+    throw PeerError(absence_->origin, absence_->why);
 }
 
 void TcpMail::telling(int rank) {
