@@ -119,6 +119,41 @@ TEST(TcpWorld, AWorldThatWasClosedCanBeJoinedAnew) {
   other.join();
 }
 
+/// The store of rank 0, which goes with it when all have met their neighbours.
+class MortalStore : public net::PrefixStore {
+ public:
+  using PrefixStore::PrefixStore;
+  net::StoreSwap compare_set(
+      std::string_view key,
+      std::optional<std::string_view> expected,
+      std::string_view desired) override {
+    if (key.find("met/") != key.npos)
+      throw PeerError(0, "rank 0 went down with the store");
+    return PrefixStore::compare_set(key, expected, desired);
+  }
+};
+
+// Who notices first leaves because of it, and is not to blame.
+TEST(TcpWorld, WhoLosesTheStoreTellsTheOthersWhoWasLost) {
+  const auto store = std::make_shared<net::MemoryStore>();
+  const auto mortal = std::make_shared<MortalStore>("", store);
+  const TcpRanks how{.hosts = {3}};
+  std::vector<std::thread> ranks;
+  for (const int rank : {0, 1, 2})
+    ranks.emplace_back([&, rank] {
+      try {
+        const auto its = rank == 2 ? std::shared_ptr<net::Store>(mortal) : store;
+        TcpWorld::join(how.setup(rank, its), Deadline::after(std::chrono::seconds(20)));
+        ADD_FAILURE();
+      } catch (const PeerError& error) {
+        EXPECT_EQ(error.rank(), 0) << error.what();
+        EXPECT_TRUE(contains(error.what(), "went down")) << error.what();
+      }
+    });
+  for (std::thread& rank : ranks)
+    rank.join();
+}
+
 // Rank 0 finds out inside its host, and leaves with the store before that has heard.
 TEST(TcpWorld, ARenewalThatFailsNamesWhoOthersStayAwayFor) {
   const auto store = std::make_shared<net::MemoryStore>();

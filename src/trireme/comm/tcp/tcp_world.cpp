@@ -94,6 +94,11 @@ std::shared_ptr<TcpWorld> TcpWorld::join(
       if (first_reason)
         throw TimeoutError(*first_reason);
       throw;
+    } catch (const PeerError& error) {
+      // Those who are connected are told who it was, not that this rank leaves because
+      // of it.
+      world->stop({.origin = error.rank(), .why = error.what()});
+      throw;
     }
   }
 }
