@@ -60,6 +60,29 @@ TEST_F(HostsNetworkProcs, HostsMayTakePacketsOfDifferentLengths) {
   }
 }
 
+// Of four ranks one a host talks to the other: the tensor crosses once each way, where
+// a ring of all of them brings half as much again.
+TEST_F(HostsNetworkProcs, ALimitedLinkIsCrossedOnce) {
+  constexpr int kMegabits = 100;
+  const Hosts hosts({.hosts = 2, .megabits = kMegabits});
+  const HostJob job(hosts, {2, 2});
+  expect_right(job);
+  constexpr int64_t kNumbers = 1'000'000;
+  const std::chrono::duration<double> once(32.0 * kNumbers / (1e6 * kMegabits));
+  HostJob(hosts, {2, 2}).run([&](const Group& world) {
+    std::chrono::duration<double> best = 1h;
+    for (int i = 0; i < 4; ++i) {
+      at::Tensor tensor = at::ones({kNumbers});
+      barrier(world);
+      const auto start = Clock::now();
+      all_reduce(world, tensor);
+      best = std::min<std::chrono::duration<double>>(best, Clock::now() - start);
+    }
+    EXPECT_GT(best, 0.9 * once) << "the link was not limited";
+    EXPECT_LT(best, 1.4 * once);
+  });
+}
+
 // Greetings are short and pass, what is long never does: no connection stays silent for
 // ever, and the error says what to look at.
 TEST_F(HostsNetworkProcs, ANetworkThatSwallowsLongPacketsIsAClearError) {
