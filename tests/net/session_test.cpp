@@ -281,7 +281,8 @@ class FlippedByte : public ::testing::TestWithParam<Way> {
     EXPECT_TRUE(well.left);
     EXPECT_EQ(well.lines, std::vector<std::string>());
     EXPECT_GT(well.bytes, 150);
-    return well.bytes;
+    // Signatures differ in length.
+    return GetParam() == Way::Certificates ? well.bytes - 10 : well.bytes;
   }
 };
 
