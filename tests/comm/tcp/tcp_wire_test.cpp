@@ -2,6 +2,7 @@
 // TLS.
 #include "trireme/comm/tcp/tcp_wire.h"
 
+#include <algorithm>
 #include <array>
 #include <thread>
 
@@ -101,6 +102,25 @@ TEST(TcpWireRanks, ACertificateIsForOneRank) {
         heard[static_cast<size_t>(rank)],
         "expected the certificate of \"rank-2\", got one for \"rank-1\""))
         << heard[static_cast<size_t>(rank)];
+}
+
+// Who has sent from its own memory waits until all has come, and small messages are
+// acknowledged late, in the hope of one that goes the other way.
+TEST(TcpWireRanks, NoLengthWaitsForALateAcknowledgement) {
+  run_tcp({.hosts = {2}}, [](const Group& world) {
+    for (const int64_t bytes : {65'000, 65'536, 65'537, 100'000, 131'072, 132'000}) {
+      std::vector<std::chrono::duration<double>> times;
+      for (int i = 0; i < 21; ++i) {
+        at::Tensor tensor = at::ones({bytes}, at::kByte);
+        barrier(world);
+        const auto start = std::chrono::steady_clock::now();
+        broadcast(world, tensor, 0);
+        times.emplace_back(std::chrono::steady_clock::now() - start);
+      }
+      std::sort(times.begin(), times.end());
+      EXPECT_LT(times[10], std::chrono::milliseconds(10)) << bytes;
+    }
+  });
 }
 
 // One group's large transfer, for which nobody is ready yet, must not hold another up.
