@@ -25,7 +25,7 @@ ALLOWED = {
     "comm/wire/hosts_call.cpp": {"describe_mismatch(": "comm/collective.cpp",
                                  "PeerError(origin, words)": "a rank of another host"},
     "comm/wire/wire_steps.cpp": {"describe_mismatch(": "comm/collective.cpp"},
-    "comm/tcp/tcp_mail.cpp": {"failure_->why": "the rank that stopped the world"},
+    "comm/tcp/tcp_mail.cpp": {"failure_->why": "the rank that stopped the world", "absence_->why": "who stays away"},
     "comm/tcp/tcp_world.cpp": {"TimeoutError(what)": "comm/channel_text.cpp",
                                "first_reason": "the rank that gave up first"},
     "dp/replica.cpp": {"lost_step(lost)": "lost_step() there"},

@@ -143,8 +143,8 @@ void TcpWorld::start_node() {
           .incarnation = setup_.incarnation << 32 | setup_.generation,
           .security = setup_.security,
           .listen = {setup_.listen},
-          // What goes at once must not be overtaken by the word that its sender left. All
-          // else is acknowledged at once: its sender waits for that.
+          // What goes at once must not be overtaken by the word that its sender left.
+          // All else is acknowledged at once: its sender waits for that.
           .limits = {.small_bytes = kEagerBytes + encode(TcpHeader{}).size()},
           .heartbeat = setup_.heartbeat},
       *this);
