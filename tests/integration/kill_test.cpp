@@ -27,6 +27,7 @@ namespace {
 constexpr int kRanks = 3;
 constexpr int kRounds = 100;
 constexpr int kStartRounds = 30;
+constexpr int kLeastInside = 6;  // of these, in what the test is about
 constexpr int kWrongName = 3;
 
 /// Waits until all ranks have begun to work.
@@ -62,18 +63,40 @@ int work_until_death(
   }
 }
 
+/// What a rank may be killed in.
+enum class Phase : int64_t { Init = 1, Split, Renew, Other };
+
+/// One rank of a job that goes on until another dies.
+struct Survivor {
+  std::string job;
+  int rank = 0;
+  int victim = 0;
+  /// By the victim: where it is.
+  const testing::SharedNumber& phase;
+
+  template <class F>
+  Group in(Phase where, const F& make) const {
+    if (rank == victim)
+      *phase = static_cast<int64_t>(where);
+    Group made = make();
+    if (rank == victim)
+      *phase = static_cast<int64_t>(Phase::Other);
+    return made;
+  }
+};
+
 // Calls `step` until a rank dies, be it while the ranks come together.
 int repeat_until_death(
-    const std::string& job,
-    int rank,
-    int victim,
+    const Survivor& one,
     const testing::SharedNumber& started,
-    const std::function<void(Group&, int round)>& step) {
+    const std::function<void(Group&, const Survivor&, int round)>& step) {
+  const auto [rank, victim] = std::pair{one.rank, one.victim};
   try {
     ++*started;
-    Group world = testing::join_job(job, rank, kRanks);
+    Group world =
+        one.in(Phase::Init, [&] { return testing::join_job(one.job, rank, kRanks); });
     for (int round = 0;; ++round)
-      step(world, round);
+      step(world, one, round);
   } catch (const PeerError& error) {
     if (error.rank() != victim)
       std::cerr << "rank " << rank << ": " << error.what() << std::endl;
@@ -81,32 +104,44 @@ int repeat_until_death(
   }
 }
 
-void split_and_meet(const Group& world, int round) {
-  const Group part = world.split((world.rank() + round) % 2, world.rank());
+void split_and_meet(const Group& world, const Survivor& one, int round) {
+  const Group part = one.in(Phase::Split, [&] {
+    return world.split((world.rank() + round) % 2, world.rank());
+  });
   barrier(part);
 }
 
 // Somebody gives up, all renew, and begin anew. Never the victim, whose name would then
 // say nothing.
-void abort_and_renew(Group& world, int victim, int round) {
-  const int first = (victim + 1 + round % (kRanks - 1)) % kRanks;
+void abort_and_renew(Group& world, const Survivor& one, int round) {
+  const int first = (one.victim + 1 + round % (kRanks - 1)) % kRanks;
   try {
     if (world.rank() == first)
       world.abort("on purpose");
     barrier(world);
   } catch (const PeerError& error) {
-    if (error.rank() == victim)
+    if (error.rank() == one.victim)
       throw;
   }
-  world = world.renew();
+  world = one.in(Phase::Renew, [&] { return world.renew(); });
   barrier(world);
 }
 
+/// Waits a little for the victim to be there; for phases that are short.
+void await_phase(const testing::SharedNumber& where, Phase phase) {
+  const Deadline deadline = Deadline::after(std::chrono::milliseconds(20));
+  while (*where != static_cast<int64_t>(phase) && !deadline.expired())
+    std::this_thread::yield();
+}
+
 /// Kills one rank of many jobs, each at another moment, and looks how the others end.
-/// Plays the launcher, too: keeps the roll, and sweeps.
+/// Enough of them must die in the phase that it is about. Plays the launcher, too:
+/// keeps the roll, and sweeps.
 void kill_in(
-    const std::function<void(Group&, int victim, int round)>& step,
+    Phase phase,
+    const std::function<void(Group&, const Survivor&, int round)>& step,
     std::chrono::microseconds longest) {
+  int inside = 0;
   ::setenv("TRIREME_FLIGHT_DIR", "", 1);
   for (int round = 0; round < kStartRounds; ++round) {
     std::mt19937 random(static_cast<unsigned>(2000 + round));
@@ -117,21 +152,20 @@ void kill_in(
     const std::string name = segment_name({.master_port = 1, .run_id = job});
     RankRoll roll = RankRoll::create(name, kRanks);
     ::setenv(RankRoll::kVariable, roll.path().c_str(), 1);
-    const testing::SharedNumber started;
+    const testing::SharedNumber started, where;
     testing::Processes processes;
     for (int rank = 0; rank < kRanks; ++rank)
       processes.start([&, rank] {
-        return repeat_until_death(
-            job, rank, victim, started, [&](Group& world, int count) {
-              step(world, victim, count);
-            });
+        return repeat_until_death({job, rank, victim, where}, started, step);
       });
     wait_for(started);
     std::this_thread::sleep_for(delay);
+    await_phase(where, phase);
     processes.kill(static_cast<size_t>(victim), SIGKILL);
     const auto killed = std::chrono::steady_clock::now();
     while (!process_ended(processes.pid(static_cast<size_t>(victim)), 0))
       std::this_thread::sleep_for(std::chrono::microseconds(100));
+    inside += *where == static_cast<int64_t>(phase);
     roll.set_ended(victim);
     const auto endings = processes.wait(std::chrono::seconds(10));
     EXPECT_LT(std::chrono::steady_clock::now() - killed, std::chrono::seconds(2));
@@ -142,20 +176,23 @@ void kill_in(
   }
   ::unsetenv(RankRoll::kVariable);
   ::unsetenv("TRIREME_FLIGHT_DIR");
+  std::cout << inside << " of " << kStartRounds << " died inside\n";
+  EXPECT_GE(inside, kLeastInside);
 }
 
 TEST(KillProcs, InsideInitIsNoticedByName) {
-  kill_in([](Group& world, int, int) { barrier(world); }, std::chrono::milliseconds(2));
+  kill_in(
+      Phase::Init,
+      [](Group& world, const Survivor&, int) { barrier(world); },
+      std::chrono::milliseconds(1));
 }
 
 TEST(KillProcs, InsideSplitIsNoticedByName) {
-  kill_in(
-      [](Group& world, int, int round) { split_and_meet(world, round); },
-      std::chrono::milliseconds(10));
+  kill_in(Phase::Split, split_and_meet, std::chrono::milliseconds(10));
 }
 
 TEST(KillProcs, InsideRenewIsNoticedByName) {
-  kill_in(abort_and_renew, std::chrono::milliseconds(10));
+  kill_in(Phase::Renew, abort_and_renew, std::chrono::milliseconds(10));
 }
 
 // What the dead rank was in the middle of, as its ring in the segment told the

@@ -15,6 +15,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
+/// The processes of this job that `parent` has started.
+std::vector<pid_t> children_of(pid_t parent) {
+  return find_processes(
+      [parent](pid_t, const ProcessStat& stat) { return stat.parent == parent; });
+}
+
 /// A terminal whose other end this test reads.
 class Terminal {
  public:
@@ -125,6 +131,32 @@ TEST_F(TrainTerminalProcs, CtrlCSavesAndSaysHowToStopAtOnce) {
     EXPECT_TRUE(ckpt::latest_checkpoint(run_ / "checkpoint"));
     fs::remove_all(run_);
   }
+}
+
+// The first one can do nothing while a rank sleeps in the middle of a step.
+TEST_F(TrainTerminalProcs, ASecondCtrlCStopsAtOnce) {
+  Launched launched(train(
+      {"--training.steps",
+       "1000000",
+       "--metrics.log_freq",
+       "1",
+       "--parallelism.ranks",
+       "2",
+       "--parallelism.pipeline_parallel_degree",
+       "2"}));
+  ASSERT_TRUE(launched.complains("loss ")) << launched.err();
+  const std::vector<pid_t> ranks = children_of(children_of(launched.pid()).at(0));
+  ASSERT_EQ(ranks.size(), 2U);
+  ::kill(ranks[1], SIGSTOP);
+  launched.kill(SIGINT);
+  ASSERT_TRUE(launched.complains("Ctrl-C again stops at once")) << launched.err();
+  EXPECT_FALSE(within(300ms, [&] { return process_start_time(launched.pid()) == 0; }));
+  const Stopwatch watch;
+  launched.kill(SIGINT);
+  EXPECT_EQ(launched.finish(), Ending{.exit_code = 128 + SIGINT}) << launched.err();
+  EXPECT_LT(watch.passed(), 5s);
+  EXPECT_TRUE(mark_.found().empty());
+  EXPECT_FALSE(ckpt::latest_checkpoint(run_ / "checkpoint"));
 }
 
 TEST_F(TrainTerminalProcs, WhatItPrintsNextCanBePasted) {
