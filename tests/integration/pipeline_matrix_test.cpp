@@ -472,8 +472,8 @@ MatrixCase bfloat16_case(const std::string& schedule, int stages) {
   for (Tensors* tensors : {&made.problem.batch.inputs, &made.problem.batch.targets})
     for (at::Tensor& tensor : *tensors)
       tensor = tensor.to(at::kBFloat16);
-  // Sums of eight microbatches that are rounded to eight bits in another order differ by
-  // 0.002 to 0.005; one microbatch that is lost, by a tenth and more.
+  // Sums of eight microbatches that are rounded to eight bits in another order differ
+  // by 0.002 to 0.005; one microbatch that is lost, by a tenth and more.
   made.tolerance = {.share = 0.008};
   made.same_losses = false;
   return made;
