@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <thread>
+#include <time.h>
 #include <unistd.h>
 
 #include <ATen/ATen.h>
@@ -34,7 +35,7 @@ constexpr int kWrongName = 3;
 void wait_for(const testing::SharedNumber& started) {
   const Deadline deadline = Deadline::after(std::chrono::seconds(20));
   while (*started < kRanks && !deadline.expired())
-    std::this_thread::sleep_for(std::chrono::microseconds(20));  // init() takes 500
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
 }
 
 // Collectives of all sizes and messages, one after the other, until somebody dies.
@@ -66,33 +67,53 @@ int work_until_death(
 /// What a rank may be killed in.
 enum class Phase : int64_t { Init = 1, Split, Renew, Other };
 
-/// One rank of a job that goes on until another dies.
-struct Survivor {
+/// Where and when a rank dies: so long after it has come to a phase for the nth time.
+struct Death {
+  int victim = 0;
+  Phase phase = Phase::Init;
+  int entry = 0;
+  std::chrono::microseconds delay{0};
+};
+
+/// The kernel does it: on a busy machine another process would come too late.
+void kill_this_process_in(std::chrono::microseconds delay) {
+  timer_t timer{};
+  sigevent event{};
+  event.sigev_notify = SIGEV_SIGNAL;
+  event.sigev_signo = SIGKILL;
+  const itimerspec when{.it_interval = {}, .it_value = {0, 1 + 1000 * delay.count()}};
+  if (::timer_create(CLOCK_MONOTONIC, &event, &timer) != 0 ||
+      ::timer_settime(timer, 0, &when, nullptr) != 0)
+    ADD_FAILURE() << "no timer";
+}
+
+/// One rank of a job that goes on until a rank dies.
+struct Member {
   std::string job;
   int rank = 0;
-  int victim = 0;
+  Death death;
   /// By the victim: where it is.
-  const testing::SharedNumber& phase;
+  const testing::SharedNumber& place;
+  int entries = 0;
 
   template <class F>
-  Group in(Phase where, const F& make) const {
-    if (rank == victim)
-      *phase = static_cast<int64_t>(where);
+  Group in(Phase phase, const F& make) {
+    if (rank != death.victim)
+      return make();
+    *place = static_cast<int64_t>(phase);
+    if (phase == death.phase && entries++ == death.entry)
+      kill_this_process_in(death.delay);
     Group made = make();
-    if (rank == victim)
-      *phase = static_cast<int64_t>(Phase::Other);
+    *place = static_cast<int64_t>(Phase::Other);
     return made;
   }
 };
 
 // Calls `step` until a rank dies, be it while the ranks come together.
 int repeat_until_death(
-    const Survivor& one,
-    const testing::SharedNumber& started,
-    const std::function<void(Group&, const Survivor&, int round)>& step) {
-  const auto [rank, victim] = std::pair{one.rank, one.victim};
+    Member one, const std::function<void(Group&, Member&, int round)>& step) {
+  const auto [rank, victim] = std::pair{one.rank, one.death.victim};
   try {
-    ++*started;
     Group world =
         one.in(Phase::Init, [&] { return testing::join_job(one.job, rank, kRanks); });
     for (int round = 0;; ++round)
@@ -104,7 +125,7 @@ int repeat_until_death(
   }
 }
 
-void split_and_meet(const Group& world, const Survivor& one, int round) {
+void split_and_meet(const Group& world, Member& one, int round) {
   const Group part = one.in(Phase::Split, [&] {
     return world.split((world.rank() + round) % 2, world.rank());
   });
@@ -113,64 +134,62 @@ void split_and_meet(const Group& world, const Survivor& one, int round) {
 
 // Somebody gives up, all renew, and begin anew. Never the victim, whose name would then
 // say nothing.
-void abort_and_renew(Group& world, const Survivor& one, int round) {
-  const int first = (one.victim + 1 + round % (kRanks - 1)) % kRanks;
+void abort_and_renew(Group& world, Member& one, int round) {
+  const int first = (one.death.victim + 1 + round % (kRanks - 1)) % kRanks;
   try {
     if (world.rank() == first)
       world.abort("on purpose");
     barrier(world);
   } catch (const PeerError& error) {
-    if (error.rank() == one.victim)
+    if (error.rank() == one.death.victim)
       throw;
   }
   world = one.in(Phase::Renew, [&] { return world.renew(); });
   barrier(world);
 }
 
-/// Waits a little for the victim to be there; for phases that are short.
-void await_phase(const testing::SharedNumber& where, Phase phase) {
-  const Deadline deadline = Deadline::after(std::chrono::milliseconds(20));
-  while (*where != static_cast<int64_t>(phase) && !deadline.expired())
-    std::this_thread::yield();
+/// When the process has ended.
+std::chrono::steady_clock::time_point await_end(pid_t pid) {
+  const Deadline deadline = Deadline::after(std::chrono::seconds(20));
+  while (!process_ended(pid, 0) && !deadline.expired())
+    std::this_thread::sleep_for(std::chrono::microseconds(100));
+  return std::chrono::steady_clock::now();
 }
 
-/// Kills one rank of many jobs, each at another moment, and looks how the others end.
-/// Enough of them must die in the phase that it is about. Plays the launcher, too:
-/// keeps the roll, and sweeps.
-void kill_in(
+/// One rank of many jobs dies, each at another moment up to `longest` after it has come
+/// to the phase, and enough of them in it; looks how the others end. Plays the
+/// launcher, too: keeps the roll, and sweeps.
+void die_in(
     Phase phase,
-    const std::function<void(Group&, const Survivor&, int round)>& step,
+    const std::function<void(Group&, Member&, int round)>& step,
     std::chrono::microseconds longest) {
   int inside = 0;
   ::setenv("TRIREME_FLIGHT_DIR", "", 1);
   for (int round = 0; round < kStartRounds; ++round) {
     std::mt19937 random(static_cast<unsigned>(2000 + round));
-    const int victim = static_cast<int>(random() % kRanks);
-    const auto delay =
-        std::chrono::microseconds(random() % static_cast<unsigned>(longest.count()));
+    const Death death{
+        .victim = static_cast<int>(random() % kRanks),
+        .phase = phase,
+        .entry = phase == Phase::Init ? 0 : static_cast<int>(random() % 10),
+        .delay = std::chrono::microseconds(
+            random() % static_cast<unsigned>(longest.count()))};
     const std::string job = testing::fresh_job_name();
     const std::string name = segment_name({.master_port = 1, .run_id = job});
     RankRoll roll = RankRoll::create(name, kRanks);
     ::setenv(RankRoll::kVariable, roll.path().c_str(), 1);
-    const testing::SharedNumber started, where;
+    const testing::SharedNumber place;
     testing::Processes processes;
     for (int rank = 0; rank < kRanks; ++rank)
       processes.start([&, rank] {
-        return repeat_until_death({job, rank, victim, where}, started, step);
+        return repeat_until_death({job, rank, death, place}, step);
       });
-    wait_for(started);
-    std::this_thread::sleep_for(delay);
-    await_phase(where, phase);
-    processes.kill(static_cast<size_t>(victim), SIGKILL);
-    const auto killed = std::chrono::steady_clock::now();
-    while (!process_ended(processes.pid(static_cast<size_t>(victim)), 0))
-      std::this_thread::sleep_for(std::chrono::microseconds(100));
-    inside += *where == static_cast<int64_t>(phase);
-    roll.set_ended(victim);
+    const auto died = await_end(processes.pid(static_cast<size_t>(death.victim)));
+    inside += *place == static_cast<int64_t>(phase);
+    roll.set_ended(death.victim);
     const auto endings = processes.wait(std::chrono::seconds(10));
-    EXPECT_LT(std::chrono::steady_clock::now() - killed, std::chrono::seconds(2));
+    EXPECT_LT(std::chrono::steady_clock::now() - died, std::chrono::seconds(2));
     SCOPED_TRACE(text("round ", round));
-    testing::expect_noticed(endings, victim);
+    testing::expect_noticed(endings, death.victim);
     remove_stale_segments();
     EXPECT_FALSE(std::filesystem::exists(text(kSegmentFolder, "/", name)));
   }
@@ -181,18 +200,18 @@ void kill_in(
 }
 
 TEST(KillProcs, InsideInitIsNoticedByName) {
-  kill_in(
+  die_in(
       Phase::Init,
-      [](Group& world, const Survivor&, int) { barrier(world); },
-      std::chrono::milliseconds(1));
+      [](Group& world, Member&, int) { barrier(world); },
+      std::chrono::microseconds(500));
 }
 
 TEST(KillProcs, InsideSplitIsNoticedByName) {
-  kill_in(Phase::Split, split_and_meet, std::chrono::milliseconds(10));
+  die_in(Phase::Split, split_and_meet, std::chrono::microseconds(50));
 }
 
 TEST(KillProcs, InsideRenewIsNoticedByName) {
-  kill_in(Phase::Renew, abort_and_renew, std::chrono::milliseconds(10));
+  die_in(Phase::Renew, abort_and_renew, std::chrono::microseconds(200));
 }
 
 // What the dead rank was in the middle of, as its ring in the segment told the
