@@ -4,6 +4,7 @@
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
+#include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/variable.h>
 
 #include "lambda_node.h"
@@ -130,7 +131,7 @@ TEST(Executor, RunsAGraphOfHundredThousandNodes) {
   executor.backward(roots_of(deep()), {});
   EXPECT_EQ(x.grad().item<float>(), 1);
   const NodePtr input = gradient_edge(x).function;
-  WeightPass weights;
+  WeightRest weights;
   const variable_list got =
       executor.input_pass(roots_of(deep()), {.inputs = {&input, 1}}, weights);
   EXPECT_EQ(got.at(0).item<float>(), 1);
@@ -227,6 +228,24 @@ TEST(Executor, ForgetsWhatWaitsForTheEndAfterAnError) {
   EXPECT_THROW(executor.backward(roots_of(through(x, failing).sum()), {}), Error);
   executor.backward(roots_of(x.sum()), {});
   EXPECT_FALSE(called);
+}
+
+// As docs/pipeline.md says of what belongs to torch's engine.
+TEST(Executor, HasTheEnginesWordsUnderOtherNames) {
+  const at::Tensor x = whole_leaf({3});
+  Executor executor;
+  const Node* running = nullptr;
+  const at::Tensor y = through(x, [&](variable_list gradients) {
+    EXPECT_ANY_THROW(
+        torch::autograd::Engine::get_default_engine().queue_callback([] {}));
+    EXPECT_FALSE(torch::autograd::get_current_node());
+    EXPECT_EQ(Executor::current(), &executor);
+    running = Executor::current()->running_node();
+    return gradients;
+  });
+  executor.backward(roots_of(y), {});
+  EXPECT_EQ(running, y.grad_fn().get());
+  EXPECT_EQ(executor.running_node(), nullptr);
 }
 
 TEST(Executor, CanBeUsedAfterAnErrorAndHoldsNothing) {
@@ -382,7 +401,7 @@ TEST(Executor, RefusesAPassWithoutAStore) {
         testing::message_of<InvalidArgument>(pass),
         "[autograd] expected a store for the gradients of a pass, got none"));
   };
-  WeightPass weights;
+  WeightRest weights;
   refused([&] { executor.backward(roots_of(x.sum()), {.store = nullptr}); });
   refused([&] { executor.input_pass(roots_of(x.sum()), {.store = nullptr}, weights); });
   refused([&] { executor.weight_pass(std::move(weights), {.store = nullptr}); });

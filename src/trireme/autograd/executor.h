@@ -50,9 +50,9 @@ class Executor final : public GradientSink {
   /// I: the gradients of options.inputs. What weights still need goes into `weights`;
   /// the graph comes apart, unless it is kept.
   variable_list input_pass(
-      Roots roots, const PassOptions& options, WeightPass& weights);
+      Roots roots, const PassOptions& options, WeightRest& weights);
   /// W: the gradients of all other leaves.
-  void weight_pass(WeightPass weights, const PassOptions& options);
+  void weight_pass(WeightRest weights, const PassOptions& options);
 
   /// An open pass: its gradients come bit by bit, from any thread, though from one at a
   /// time, which is how one backward goes over several workers. First all roots, then
@@ -183,8 +183,8 @@ class Executor final : public GradientSink {
   void run_border(uint32_t index, variable_list gradients);
   void run_whole_border(uint32_t index, variable_list gradients);
   edge_list cut_weights(uint32_t index);
-  void leave_to_weights(Node& node, WeightPass::Border border, edge_list to_weights);
-  void enter_border(WeightPass& weights);
+  void leave_to_weights(Node& node, WeightRest::Border border, edge_list to_weights);
+  void enter_border(WeightRest& weights);
   void run_border_entry(uint32_t index);
 
   GradientStore* store_ = nullptr;
@@ -192,7 +192,7 @@ class Executor final : public GradientSink {
   SplitCounts* counts_ = nullptr;
   bool keep_graph_ = false;
   /// What the first half fills, or the second one empties.
-  WeightPass* weights_ = nullptr;
+  WeightRest* weights_ = nullptr;
   bool is_input_pass_ = false;
   Executor* outer_ = nullptr;
   Node* running_ = nullptr;
