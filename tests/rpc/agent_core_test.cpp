@@ -134,6 +134,31 @@ TEST(AgentCoreRanks, DeadlinesHoldForNestedCalls) {
   });
 }
 
+TEST(AgentCoreRanks, TheAgentsOwnTimeoutIsForCallsThatSayNothingElse) {
+  Event go;
+  FunctionTable functions;
+  functions.add("wait", [&go] { go.wait(); });
+  const auto short_time = [](AgentOptions& options) {
+    options.timeout = milliseconds(60);
+  };
+  lead_world(2, {.functions = functions, .edit = short_time}, [&](Agent& agent) {
+    for (int worker = 0; worker < 2; ++worker) {
+      const auto expect_late = [](const std::function<void()>& call) {
+        EXPECT_TRUE(contains(message_of<TimeoutError>(call), "within 60 ms"));
+      };
+      const Caller there = agent.to(worker);
+      expect_late([&] { there.call<void>("wait"); });
+      expect_late([&] { there.async<void>("wait").get(); });
+      expect_late([&] { there.remote<void>("wait").made().get(); });
+      const auto patient =
+          agent.to(worker, {.timeout = std::chrono::seconds(20)}).async<void>("wait");
+      EXPECT_FALSE(patient.wait_for(milliseconds(120)));
+      patient.cancel();
+    }
+    go.set();
+  });
+}
+
 TEST(AgentCoreRanks, ThereIsNoTimeForACallWithoutAny) {
   Event go;
   FunctionTable functions;

@@ -90,6 +90,23 @@ TEST(Blocking, AHookThatThrowsEndsTheWaitBeforeItBegins) {
   });
 }
 
+TEST(Blocking, IsRefusedWhereItsThreadMustNotWait) {
+  on_own_thread([] {
+    const auto refusal = [] {
+      return trireme::testing::message_of<Error>([] { Blocking blocking; });
+    };
+    {
+      const MustNotWait outer;
+      { const MustNotWait inner; }
+      EXPECT_NE(
+          refusal().find("does not wait on a thread of the network"),
+          std::string::npos);
+      on_own_thread([] { Blocking blocking; });
+    }
+    Blocking blocking;
+  });
+}
+
 TEST(Blocking, IsOfOneThread) {
   on_own_thread([] {
     std::string notes;

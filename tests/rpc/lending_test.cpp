@@ -177,6 +177,8 @@ TEST(Lending, WhatNoWorkerWouldSayIsRefused) {
   expect_lending_refused([&] { fresh.answered(true); }, "without an offer");
   const auto nothing = std::make_shared<Borrower>(net::Peer());
   expect_lending_refused([&] { nothing->borrow(0, 1); }, "lies in 0 bytes");
+  expect_lending_refused([&] { nothing->borrow(0, 0); }, "lies in 0 bytes");
+  expect_lending_refused(borrow(0, 0), "got one of 0 at 0");
 }
 
 TEST(Lending, MessagesGoThroughBytes) {

@@ -271,8 +271,13 @@ void Pass::pass_on(const ReceiveNode& node, autograd::variable_list gradients) {
 }
 
 void Pass::answered(std::exception_ptr error, const Answer& answer) {
-  if (error)
-    return fail(fault_of(context_->worker_name(), error));
+  if (error) {
+    PassFault fault = fault_of(context_->worker_name(), error);
+    // Its deadline is that of the pass, and who drives that knows what was late.
+    if (fault.late && is_driven())
+      return;
+    return fail(std::move(fault));
+  }
   if (answer)
     return fail(*answer);
   std::unique_lock lock(mutex_);
@@ -326,6 +331,11 @@ void Pass::fail(PassFault fault) {
 void Pass::drop_graph() noexcept {
   const std::lock_guard graph(graph_);
   executor_.drop();
+}
+
+bool Pass::is_driven() const {
+  const std::lock_guard lock(mutex_);
+  return driven_;
 }
 
 bool Pass::has_begun() const {

@@ -140,6 +140,7 @@ void Agent::shutdown(ShutdownOptions options) {
         {.store = *store_,
          .rank = me().id,
          .world_size = size,
+         .name = [this](int rank) { return core_->worker(rank).name; },
          .idle = [this] { return core_->idle(); },
          .activity =
              [this, &left] {
@@ -156,9 +157,9 @@ void Agent::shutdown(ShutdownOptions options) {
                        text(
                            "[rpc] expected worker ",
                            core_->worker(worker).name,
-                           " at the end, but it is gone: ",
+                           " at the end, got none, since it is gone (",
                            why,
-                           "; look at its log"));
+                           "); look at its log"));
              }},
         deadline);
   } catch (const TimeoutError& error) {
@@ -169,8 +170,9 @@ void Agent::shutdown(ShutdownOptions options) {
     throw TimeoutError(text(
         "[rpc] expected a graceful end of worker ",
         me().name,
-        ", got: ",
+        ", got none (",
         error.what(),
+        "); look at what the late ones do",
         waits));
   } catch (...) {
     give_up("its shutdown has failed");

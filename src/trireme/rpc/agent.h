@@ -174,11 +174,13 @@ class ThisAgent {
   Caller to(WorkerId id, CallOptions options = {}) const {
     return Caller(core_, core_->worker(id).id, options);
   }
-  /// A reference to a value of this worker.
+  /// A reference to a value of this worker; see KeptValue for the guard.
   template <class T>
-  RRef<T> own(T value) const {
+  RRef<T> own(T value, std::shared_ptr<std::shared_mutex> guard = nullptr) const {
     return RRef<T>(core_->keep(
-        {.value = std::make_shared<T>(std::move(value)), .type = &value_type<T>()}));
+        {.value = std::make_shared<T>(std::move(value)),
+         .type = &value_type<T>(),
+         .guard = std::move(guard)}));
   }
 
  private:

@@ -240,6 +240,14 @@ void AgentCore::note_late(const std::string& call) {
     notes_.write(call + " is late", engine_->outstanding(), engine_->load().running);
 }
 
+// What a value of this worker is, where that is known: ", a ps::Net by make_net,".
+std::string AgentCore::describe(ObjectId id) const {
+  const auto place = std::static_pointer_cast<ValuePlace>(engine_->cargo(id));
+  if (!place || !place->future().ready() || place->future().failed())
+    return "";
+  return text(", ", words_of(place->future().get()), ",");
+}
+
 std::vector<std::string> AgentCore::left() const {
   std::vector<std::string> lines;
   for (const Tie& tie : engine_->left())
@@ -248,6 +256,7 @@ std::vector<std::string> AgentCore::left() const {
         to_string(tie.id),
         " of worker ",
         worker(tie.owner).name,
+        tie.owner == options_.me ? describe(tie.id) : "",
         " is held by worker ",
         worker(tie.holder).name));
   return lines;

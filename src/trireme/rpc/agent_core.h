@@ -146,6 +146,7 @@ class AgentCore : public std::enable_shared_from_this<AgentCore> {
     std::atomic<std::size_t> waiting{0};
   };
   std::uint64_t send(CallPlan plan, std::unique_ptr<CallEnd> end);
+  std::string describe(ObjectId id) const;
   Request pack(CallPlan& plan, CallEnd& end) const;
   bool try_enter(Room& room) const;
   void enter(WorkerId to, const Deadline& deadline);

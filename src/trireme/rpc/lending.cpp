@@ -137,7 +137,8 @@ bool Borrower::accept(const ArenaOffer& offer, const ProcessPlace& maker) {
 Part Borrower::borrow(std::uint64_t offset, std::uint64_t bytes) {
   const std::lock_guard lock(mutex_);
   const std::uint64_t size = arena_ ? arena_->bytes().size() : 0;
-  if (offset > size || bytes > size - offset || offset % ArenaBlocks::kBlock != 0)
+  if (bytes == 0 || offset > size || bytes > size - offset ||
+      offset % ArenaBlocks::kBlock != 0)
     throw InvalidArgument(text(
         "[rpc] expected a part that lies in ",
         size,

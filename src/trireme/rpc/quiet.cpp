@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "trireme/core/error.h"
+#include "trireme/core/list_names.h"
 #include "trireme/core/parse_number.h"
 
 namespace trireme::rpc {
@@ -110,17 +111,19 @@ class Rounds {
       throw TimeoutError(text(
           "[rpc] expected all workers to have nothing to do within ",
           deadline_.allowed().count(),
-          " ms, got none of ",
+          " ms, got ",
           late(round),
-          "; give shutdown() more time, or look what they do"));
+          " with something to do; give shutdown() more time, or look what they do"));
   }
 
+  // Of the others, who alone may be a riddle.
   std::string late(int round) {
-    std::string names;
+    std::vector<std::string> names;
     for (int rank = 0; rank < options_.world_size; ++rank)
-      if (!options_.store.try_get(key(round, text("rank/", rank))))
-        names += text(names.empty() ? "worker " : ", ", rank);
-    return names.empty() ? "the last ones" : names;
+      if (rank != options_.rank &&
+          !options_.store.try_get(key(round, text("rank/", rank))))
+        names.push_back(options_.name(rank));
+    return names.empty() ? "this worker" : list_names(names);
   }
 
   const QuietOptions& options_;

@@ -106,6 +106,11 @@ class References {
   std::vector<Tie> left() const;
   std::size_t owned() const { return owned_.size(); }
   std::size_t held() const { return held_.size(); }
+  /// A value of mine; null if it is not there.
+  std::shared_ptr<void> cargo(ObjectId id) const {
+    const auto found = owned_.find(id);
+    return found != owned_.end() ? found->second.cargo : nullptr;
+  }
   /// Whether a value of mine is there.
   bool has(ObjectId id) const { return owned_.count(id) > 0; }
 

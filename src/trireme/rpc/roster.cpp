@@ -272,12 +272,15 @@ class Meeting {
   Deadline trouble_since_ = Deadline::after(kGrace);
 };
 
+// Whatever the launcher may call a program: "data loader", "eval-1.5".
 void check_role(std::string_view role) {
-  if (!is_name(role))
+  const auto odd = [](unsigned char c) { return c < ' ' || c == 0x7f; };
+  if (role.empty() || role.size() > kLongestName ||
+      std::any_of(role.begin(), role.end(), odd))
     throw InvalidArgument(text(
         "[rpc] expected a worker's role of 1 to ",
         kLongestName,
-        " letters, digits, '_', ':' and '-', got ",
+        " bytes without control characters, got ",
         in_quotes(role),
         "; choose one like \"trainer\""));
 }

@@ -58,14 +58,16 @@ class RRef {
   /// A copy of the value.
   T to_here(CallOptions options = {}) const {
     if (is_owner())
-      return *local_value(Deadline::after(
-          options.timeout.value_or(core_of(reference_)->options().timeout)));
+      return copy_as<T>(place_of(reference_)
+                            ->future()
+                            .get(Deadline::after(options.timeout.value_or(
+                                core_of(reference_)->options().timeout))));
     return fetch(options, true).get();
   }
   Future<T> to_here_async(CallOptions options = {}) const {
     if (is_owner())
       return place_of(reference_)->future().then([](const KeptValue& kept) {
-        return T(*value_as<T>(kept));
+        return copy_as<T>(kept);
       });
     return fetch(options, false);
   }
