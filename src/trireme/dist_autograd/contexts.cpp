@@ -9,6 +9,7 @@
 #include "trireme/core/error.h"
 #include "trireme/core/log.h"
 #include "trireme/dist_autograd/messages.h"
+#include "trireme/dist_autograd/optimizer_desk.h"
 #include "trireme/dist_autograd/receive_node.h"
 
 namespace trireme::dist_autograd {
@@ -99,6 +100,7 @@ rpc::AgentOptions with_gradients(rpc::AgentOptions options) {
         "some that have one; call with_gradients() once");
   auto contexts = std::make_shared<Contexts>();
   add_functions(options.functions, contexts);
+  add_optimizer_functions(options.functions, contexts);
   options.escort = std::move(contexts);
   return options;
 }
@@ -287,7 +289,8 @@ void Contexts::forget(rpc::WorkerId worker, const std::string& why) noexcept {
   for (const StatePointer& context : over)
     context->end(text("the worker that has made its context is gone: ", why));
   for (const StatePointer& context : others)
-    if (const auto pass = context->running_pass(); pass && pass->plan().id.root == worker)
+    if (const auto pass = context->running_pass();
+        pass && pass->plan().id.root == worker)
       pass->fail(
           {.worker = context->worker_name(),
            .type = "trireme::PeerError",
@@ -300,13 +303,13 @@ void Contexts::forget(rpc::WorkerId worker, const std::string& why) noexcept {
     also_forget_(core, worker, why);
   } catch (const std::exception& error) {
     TRIREME_LOG(error, "dist_autograd")
-        << "what worker " << worker << " has left is not cleared away: " << error.what();
+        << "what worker " << worker
+        << " has left is not cleared away: " << error.what();
   }
 }
 
 std::shared_ptr<Contexts> contexts_of(const rpc::Agent& agent) {
-  auto contexts =
-      std::dynamic_pointer_cast<Contexts>(agent.core()->options().escort);
+  auto contexts = std::dynamic_pointer_cast<Contexts>(agent.core()->options().escort);
   if (!contexts)
     throw InvalidArgument(text(
         "[dist_autograd] expected an agent whose calls gradients cross, got worker ",
