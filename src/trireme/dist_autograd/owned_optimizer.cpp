@@ -210,9 +210,8 @@ void OwnedOptimizer::step(const StepGradients& gradients, const StepOrder& order
           " and none for group ",
           group.number,
           "; make the step by DistributedOptimizer"));
-    // Somebody has given the parameter other memory.
-    if (parameter.handle.data_ptr() != parameter.tensor.data_ptr())
-      parameter.handle.set_data(parameter.tensor.variable_data());
+    // Somebody may have given the parameter other memory, or another shape.
+    parameter.handle.set_data(parameter.tensor.variable_data());
     if (gradient.defined())
       lent.lend(
           parameter.handle, order.scale == 1 ? gradient : gradient.mul(order.scale));
