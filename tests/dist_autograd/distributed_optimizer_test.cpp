@@ -356,7 +356,8 @@ TEST(DistributedOptimizerRanks, ContextsThatAreUnknownAreRefused) {
 // same parameters: no step is lost.
 TEST(DistributedOptimizerRanks, TwoTrainersWithTwoContextsAtOnce) {
   constexpr int kSteps = 40;
-  const Tensors values{at::zeros({2}), at::zeros({3})};
+  // So large that steps would run into each other.
+  const Tensors values{at::zeros({1 << 20}), at::zeros({1 << 20})};
   rpc::FunctionTable functions = layer_functions();
   functions.add("shared", [values](std::int64_t which) {
     return rpc::this_agent().own(values.at(static_cast<std::size_t>(which)));
@@ -375,11 +376,8 @@ TEST(DistributedOptimizerRanks, TwoTrainersWithTwoContextsAtOnce) {
     for (int step = 1; step <= kSteps; ++step) {
       const Context context(agent);
       Tensors losses;
-      for (std::size_t i = 0; i < shared.size(); ++i)
-        losses.push_back(
-            agent.to(shared[i].owner())
-                .call<at::Tensor>("times", shared[i], at::ones_like(values[i]))
-                .sum());
+      for (const Parameter& weight : shared)
+        losses.push_back(agent.to(weight.owner()).call<at::Tensor>("sum", weight));
       context.backward(losses);
       ++under_way;
       ASSERT_TRUE(soon([&] { return under_way >= 2 * step; }));

@@ -30,6 +30,7 @@ inline rpc::FunctionTable layer_functions() {
   table.add("times", [](const Parameter& weight, const at::Tensor& x) {
     return x * *weight.local_value();
   });
+  table.add("sum", [](const Parameter& weight) { return weight.local_value()->sum(); });
   table.add("flatten", [](const Parameter& weight) {
     at::Tensor tensor = *weight.local_value();
     tensor.set_data(tensor.detach().flatten());

@@ -1,6 +1,7 @@
 #include "trireme/dist_autograd/parameter_locks.h"
 
 #include <map>
+#include <utility>
 
 #include "trireme/core/error.h"
 #include "trireme/rpc/blocking.h"
@@ -27,10 +28,10 @@ std::vector<ParameterLocks::Mutex> ParameterLocks::of(
   return locks;
 }
 
-LocksHeld::LocksHeld(
-    const std::vector<ParameterLocks::Mutex>& locks, const Deadline& deadline) {
-  held_.reserve(locks.size());
-  for (const ParameterLocks::Mutex& mutex : locks) {
+LocksHeld::LocksHeld(std::vector<ParameterLocks::Mutex> locks, const Deadline& deadline)
+    : locks_(std::move(locks)) {
+  held_.reserve(locks_.size());
+  for (const ParameterLocks::Mutex& mutex : locks_) {
     std::unique_lock<std::timed_mutex> lock(*mutex, std::try_to_lock);
     if (!lock) {
       const rpc::Blocking blocking;

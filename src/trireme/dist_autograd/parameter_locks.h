@@ -29,9 +29,10 @@ class ParameterLocks {
 /// Holds locks as long as it lives. TimeoutError if they are not free by then.
 class LocksHeld {
  public:
-  LocksHeld(const std::vector<ParameterLocks::Mutex>& locks, const Deadline& deadline);
+  LocksHeld(std::vector<ParameterLocks::Mutex> locks, const Deadline& deadline);
 
  private:
+  std::vector<ParameterLocks::Mutex> locks_;  // longer than what is held of them
   std::vector<std::unique_lock<std::timed_mutex>> held_;
 };
 
