@@ -1,7 +1,7 @@
 // Saving and loading what a DistributedOptimizer keeps.
 #include <torch/optim/adam.h>
 
-#include "tests/dist_autograd/optimizer_world.h"
+#include "optimizer_world.h"
 
 namespace trireme::dist_autograd {
 namespace {

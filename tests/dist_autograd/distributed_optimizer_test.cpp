@@ -11,7 +11,7 @@
 #include <torch/optim/rmsprop.h>
 #include <torch/optim/sgd.h>
 
-#include "tests/dist_autograd/optimizer_world.h"
+#include "optimizer_world.h"
 
 namespace trireme::dist_autograd {
 namespace {

@@ -1,6 +1,6 @@
 #include "trireme/dist_autograd/optimizer_desk.h"
 
-#include "tests/dist_autograd/optimizer_world.h"
+#include "optimizer_world.h"
 
 namespace trireme::dist_autograd {
 namespace {

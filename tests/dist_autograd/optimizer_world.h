@@ -9,7 +9,7 @@
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/optim/optimizer.h>
 
-#include "tests/dist_autograd/worlds.h"
+#include "worlds.h"
 #include "trireme/dist_autograd/distributed_optimizer.h"
 #include "trireme/rpc/remote_error.h"
 

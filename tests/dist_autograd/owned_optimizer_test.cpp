@@ -2,7 +2,7 @@
 
 #include <limits>
 
-#include "tests/dist_autograd/optimizer_world.h"
+#include "optimizer_world.h"
 
 namespace trireme::dist_autograd {
 namespace {
@@ -44,7 +44,11 @@ TEST(OwnedOptimizerRanks, StepsByWhatItIsGiven) {
     EXPECT_TRUE(at::equal(b.detach(), b_before));
     EXPECT_TRUE(at::equal(a.grad(), at::ones({3})));
     EXPECT_TRUE(at::equal(gradients.get(a), at::full({3}, 2.0)));
-    EXPECT_EQ(optimizer.gradients(nullptr, true).defined(), 0);
+    // Nothing is left of a step for the next one.
+    const StepGradients none = optimizer.gradients(nullptr, true);
+    EXPECT_EQ(none.defined(), 0);
+    optimizer.step(none, {.rates = {1}});
+    EXPECT_TRUE(at::equal(a.detach(), before - 0.25));
     EXPECT_THROW(optimizer.step(found, {.rates = {}}), InvalidArgument);
   });
 }

@@ -6,7 +6,7 @@
 #include <random>
 #include <unistd.h>
 
-#include "tests/dist_autograd/optimizer_world.h"
+#include "optimizer_world.h"
 
 namespace trireme::dist_autograd {
 namespace {
