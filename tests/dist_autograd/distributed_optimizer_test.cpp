@@ -3,6 +3,8 @@
 #include <atomic>
 #include <cmath>
 #include <limits>
+#include <mutex>
+#include <optional>
 
 #include <torch/nn/utils/clip_grad.h>
 #include <torch/optim/adagrad.h>
@@ -349,6 +351,40 @@ TEST(DistributedOptimizerRanks, ContextsThatAreUnknownAreRefused) {
           "which no owner has heard of"));
       EXPECT_THROW(optimizer.step(ContextId{7, 1}), InvalidArgument);
     }
+  });
+}
+
+// A master that has no part in a trainer's context may step by its id.
+TEST(DistributedOptimizerRanks, AnotherWorkerMayStep) {
+  std::mutex mutex;
+  std::optional<ContextId> id;
+  std::atomic<bool> stepped{false};
+  const at::Tensor weight = at::zeros({2}).set_requires_grad(true);
+  rpc::FunctionTable functions = layer_functions();
+  functions.add("shared", [weight] { return rpc::this_agent().own(weight); });
+  run_world(3, functions, [&](Agent& agent) {
+    if (agent.me().id == 1)
+      return;
+    const auto shared = agent.to(1).call<Parameter>("shared");
+    if (agent.me().id == 2) {
+      const Context context(agent);
+      context.backward({agent.to(1).call<at::Tensor>("sum", shared)});
+      {
+        const std::lock_guard lock(mutex);
+        id = context.id();
+      }
+      EXPECT_TRUE(soon([&] { return stepped.load(); }));
+      return;
+    }
+    DistributedOptimizer optimizer(
+        agent, {shared}, {.kind = Sgd{.lr = 1}, .all_or_none = true});
+    ASSERT_TRUE(soon([&] {
+      const std::lock_guard lock(mutex);
+      return id.has_value();
+    }));
+    EXPECT_EQ(optimizer.step(*id).parameters, 1);
+    EXPECT_TRUE(at::equal(weight.detach(), at::full({2}, -1.0)));
+    stepped = true;
   });
 }
 

@@ -9,9 +9,9 @@
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/optim/optimizer.h>
 
-#include "worlds.h"
 #include "trireme/dist_autograd/distributed_optimizer.h"
 #include "trireme/rpc/remote_error.h"
+#include "worlds.h"
 
 namespace trireme::dist_autograd {
 

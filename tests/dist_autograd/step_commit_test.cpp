@@ -196,6 +196,34 @@ TEST(StepCommitProcs, AllStepWhereTheFirstHas) {
   EXPECT_EQ(steps, 1);
 }
 
+TEST(StepCommitProcs, NobodyStepsWhereAnOwnerIsDead) {
+  const SharedNumber ready;
+  RpcProcesses world(3, with_functions(layer_functions()));
+  for (int rank = 0; rank < 3; ++rank)
+    world.start([&](Agent& agent) {
+      if (agent.me().id == 2) {
+        const Parameters weights = keep_by_turns(
+            agent, {at::ones({2}), at::ones({2})}, {"worker0", "worker1"});
+        DistributedOptimizer optimizer(
+            agent, weights, {.kind = Sgd{.lr = 1}, .all_or_none = true});
+        const Context context(agent);
+        backward_through(agent, context, {weights[0]}, 1);
+        ++*ready;
+        EXPECT_TRUE(soon([&] { return weights[1].lost(); }));
+        const Deadline deadline = Deadline::after(std::chrono::seconds(2));
+        EXPECT_THROW(optimizer.step(context), PeerError);
+        EXPECT_FALSE(deadline.expired());
+        EXPECT_TRUE(at::equal(value_of(weights[0]), at::ones({2})));
+        ++*ready;
+      }
+      EXPECT_TRUE(soon([&] { return *ready == 2; }));
+      return testing::kNoticed;
+    });
+  EXPECT_TRUE(soon([&] { return *ready == 1; }));
+  world.processes().kill(1, SIGKILL);
+  testing::expect_noticed(world.processes().wait(std::chrono::seconds(40)), 1);
+}
+
 TEST(StepCommitProcs, KillsAtAnyMoment) {
   std::mt19937 random(5);
   for (int round = 0; round < 6; ++round) {
