@@ -43,7 +43,7 @@ int run_child(const std::function<int()>& body) {
   } catch (const std::exception& error) {
     std::cerr << "pid " << getpid() << ": " << error.what() << std::endl;
   }
-  return code == 0 && ::testing::Test::HasFailure() ? 1 : code;
+  return ::testing::Test::HasFailure() ? 1 : code;
 }
 
 }  // namespace
