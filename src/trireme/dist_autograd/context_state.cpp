@@ -11,7 +11,7 @@
 namespace trireme::dist_autograd {
 
 ContextState::ContextState(ContextId id, std::weak_ptr<rpc::AgentCore> core)
-    : id_(id), core_(std::move(core)) {}
+    : id_(id), core_(std::move(core)), gradients_("context " + to_string(id)) {}
 
 std::shared_ptr<rpc::AgentCore> ContextState::core() const {
   if (auto core = core_.lock())

@@ -275,7 +275,8 @@ void Contexts::forget(rpc::WorkerId worker, const std::string& why) noexcept {
   for (const StatePointer& context : over)
     context->end(text("the worker that has made its context is gone: ", why));
   for (const StatePointer& context : others)
-    if (const auto pass = context->running_pass(); pass && pass->plan().id.root == worker)
+    if (const auto pass = context->running_pass();
+        pass && pass->plan().id.root == worker)
       pass->fail(
           {.worker = context->worker_name(),
            .type = "trireme::PeerError",
@@ -283,15 +284,26 @@ void Contexts::forget(rpc::WorkerId worker, const std::string& why) noexcept {
            .gone = worker});
 }
 
-std::shared_ptr<Contexts> contexts_of(const rpc::Agent& agent) {
-  auto contexts =
-      std::dynamic_pointer_cast<Contexts>(agent.core()->options().escort);
+namespace {
+
+std::shared_ptr<Contexts> contexts_of_core(const rpc::AgentCore& core) {
+  auto contexts = std::dynamic_pointer_cast<Contexts>(core.options().escort);
   if (!contexts)
     throw InvalidArgument(text(
         "[dist_autograd] expected an agent whose calls gradients cross, got worker ",
-        agent.me().name,
+        core.me().name,
         " without; make all agents by rpc::Agent(with_gradients({…}))"));
   return contexts;
+}
+
+}  // namespace
+
+std::shared_ptr<Contexts> contexts_of(const rpc::Agent& agent) {
+  return contexts_of_core(*agent.core());
+}
+
+std::shared_ptr<Contexts> contexts_of(const rpc::ThisAgent& agent) {
+  return contexts_of_core(*agent.core());
 }
 
 std::shared_ptr<ContextState> current_context() {

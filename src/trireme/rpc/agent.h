@@ -180,6 +180,8 @@ class ThisAgent {
     return RRef<T>(core_->keep(
         {.value = std::make_shared<T>(std::move(value)), .type = &value_type<T>()}));
   }
+  /// For what is built upon agents.
+  const std::shared_ptr<AgentCore>& core() const { return core_; }
 
  private:
   std::shared_ptr<AgentCore> core_;
