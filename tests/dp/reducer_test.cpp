@@ -268,7 +268,7 @@ TEST(ReducerRanks, AnotherPassMeanwhileIsRefusedOnAllRanks) {
       other.drop("");
       EXPECT_TRUE(reducer.is_open());  // that of the first
     }
-    const std::string message = message_of<PeerError>([&] {
+    const std::string message = message_of<Error>([&] {
       one->feed(1);
       one->close();
     });

@@ -143,12 +143,13 @@ void Reducer::enter_pass() {
 void Reducer::forget_pass() {
   const std::lock_guard lock(self_->mutex);
   ++pass_;
+  refused_ = false;
   store_of_pass_ = nullptr;
 }
 
 /// The others must not take this rank's next round for that of the refused pass.
 void Reducer::refuse_pass(
-    const autograd::GradientStore& one, const autograd::GradientStore& other) const {
+    const autograd::GradientStore& one, const autograd::GradientStore& other) {
   const std::string what = text(
       "[dp] expected one backward at a time over a model, got one into ",
       one.name(),
@@ -157,6 +158,7 @@ void Reducer::refuse_pass(
       " while one into ",
       other.name(),
       " runs; let each end before the next begins, in the same order on all ranks");
+  refused_ = true;
   comm_->fail(what);
   throw InvalidArgument(what);
 }
@@ -383,6 +385,10 @@ std::vector<uint8_t> Reducer::flags_of(size_t bucket) {
 
 void Reducer::end_pass() {
   try {
+    if (refused_)
+      throw InvalidArgument(
+          "[dp] expected one backward at a time over a model, got another one "
+          "meanwhile, whose error says which; let each end before the next begins");
     close();
     finish();
   } catch (const PeerError&) {

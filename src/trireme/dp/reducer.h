@@ -201,7 +201,7 @@ class Reducer final : public ReadyListener {
   void leave_failed_pass(const std::string& why) noexcept;
   void forget_pass();
   [[noreturn]] void refuse_pass(
-      const autograd::GradientStore& one, const autograd::GradientStore& other) const;
+      const autograd::GradientStore& one, const autograd::GradientStore& other);
   void begin(autograd::GradientStore& store, State state);
   void put_back_after_failure() noexcept;
   void count_down(size_t parameter);
@@ -253,6 +253,8 @@ class Reducer final : public ReadyListener {
   std::atomic<autograd::GradientStore*> store_of_pass_{nullptr};
   /// Grows with each that comes, so that what an old one leaves does not count.
   std::atomic<uint64_t> pass_{0};
+  /// Another one has come meanwhile.
+  std::atomic<bool> refused_{false};
   /// It is one in a pause, and parameters hold copies.
   bool in_paused_pass_ = false;
   int64_t weight_ = 1;
