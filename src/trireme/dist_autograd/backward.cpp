@@ -100,8 +100,16 @@ void run(
     autograd::variable_list gradients,
     const BackwardOptions& options) {
   const Pass::Marks marks = pass.begin(std::move(roots));
+  Route beginning;
+  if (options.mode == Mode::Exact && options.static_graph) {
+    beginning = pass.route();
+    const std::uint64_t known = context.routes().number_of(beginning);
+    pass.take_route(known != 0 ? known : context.routes().next(), known != 0);
+  }
   if (options.mode == Mode::Fast) {
     pass.mark_all();
+  } else if (pass.plan().follows) {
+    pass.follow();
   } else {
     const auto marked = send_marks(context, pass.plan(), marks);
     if (!marked.wait(pass.plan().deadline))
@@ -111,6 +119,8 @@ void run(
   }
   if (!pass.drive(std::move(gradients)))
     throw_late(context, pass, options);
+  if (pass.plan().route != 0 && !pass.plan().follows)
+    context.routes().keep(std::move(beginning), pass.plan().route);
 }
 
 }  // namespace
@@ -128,6 +138,8 @@ void ContextView::backward(
   try {
     run(*state_, *pass, std::move(roots), ones_like(losses), options);
   } catch (...) {
+    if (pass->plan().follows)
+      state_->routes().drop(pass->plan().route);
     give_up(*state_, *pass, fault_of(core->me().name, std::current_exception()));
     throw;
   }

@@ -17,6 +17,8 @@ struct SentPlan {
   PassId pass;
   bool keep_graph = false;
   bool exact = true;
+  bool follows = false;
+  std::uint64_t route = 0;
 };
 
 }  // namespace trireme::dist_autograd
@@ -27,7 +29,11 @@ struct trireme::rpc::WireType<trireme::dist_autograd::SentPlan> {
   static void write(ValueWriter& writer, const SentPlan& plan) {
     write_value(writer, plan.context);
     write_value(writer, plan.pass);
-    writer.bytes().flag(plan.keep_graph).flag(plan.exact);
+    writer.bytes()
+        .flag(plan.keep_graph)
+        .flag(plan.exact)
+        .flag(plan.follows)
+        .u64(plan.route);
   }
   static SentPlan read(ValueReader& reader) {
     SentPlan plan;
@@ -35,6 +41,8 @@ struct trireme::rpc::WireType<trireme::dist_autograd::SentPlan> {
     plan.pass = read_value<dist_autograd::PassId>(reader);
     plan.keep_graph = reader.bytes().flag();
     plan.exact = reader.bytes().flag();
+    plan.follows = reader.bytes().flag();
+    plan.route = reader.bytes().u64();
     return plan;
   }
   static std::string name() { return "plan"; }
@@ -63,7 +71,8 @@ rpc::Caller to(const ContextState& context, const PassPlan& plan, rpc::WorkerId 
 }
 
 SentPlan sent(const ContextState& context, const PassPlan& plan) {
-  return {context.id(), plan.id, plan.keep_graph, plan.exact};
+  return {
+      context.id(), plan.id, plan.keep_graph, plan.exact, plan.follows, plan.route};
 }
 
 PassPlan received(const SentPlan& plan) {
@@ -71,6 +80,8 @@ PassPlan received(const SentPlan& plan) {
       .id = plan.pass,
       .keep_graph = plan.keep_graph,
       .exact = plan.exact,
+      .route = plan.route,
+      .follows = plan.follows,
       .deadline = rpc::this_call()->deadline};
 }
 
@@ -94,6 +105,8 @@ rpc::Future<Answer> feed(
   const auto pass = contexts.find(plan.context)->pass(received(plan));
   if (!plan.exact)
     pass->mark_all();
+  else if (plan.follows)
+    pass->follow();
   return pass->feed(send, std::move(gradients));
 }
 
