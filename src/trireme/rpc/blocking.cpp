@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "trireme/rpc/future_state.h"
+
 namespace trireme::rpc {
 namespace {
 
@@ -30,6 +32,7 @@ void add_blocking_hook(const std::shared_ptr<BlockingHook>& hook) {
 }
 
 Blocking::Blocking() {
+  run_put_off_continuations();
   const BlockingHooks& hooks = blocking_hooks();
   if (hooks.empty())
     return;
