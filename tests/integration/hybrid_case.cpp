@@ -194,11 +194,11 @@ StepResult Trainer::train(const FeatureSet& batch, bool exact, double rate) {
 
 void Trainer::step(const StepResult& gradients, double rate) {
   comm::barrier(home_.group);  // no forward sees a weight that has changed already
-  const at::NoGradGuard no_grad;
-  model_->fc1->weight.sub_(gradients.fc1, rate);
-  model_->fc2->weight.sub_(gradients.fc2, rate);
   net_.call(&RemotePart::step, rate);
   em_.call(&RemotePart::step, rate);
+  const at::NoGradGuard no_grad;  // no call goes with the context here
+  model_->fc1->weight.sub_(gradients.fc1, rate);
+  model_->fc2->weight.sub_(gradients.fc2, rate);
 }
 
 std::vector<StepResult> Trainer::train_uneven(
