@@ -3,7 +3,7 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
-#include "tests/dist_autograd/worlds.h"
+#include "worlds.h"
 
 namespace trireme::dist_autograd {
 namespace {
@@ -21,14 +21,16 @@ TEST(Routes, AreKeptByWorkerAndNumber) {
 TEST(Routes, OldOnesAreForgottenWhereTheyBeganFirst) {
   Routes mine, theirs;
   for (std::int64_t i = 0; i < 1000; ++i) {
-    const Route beginning{.sends = {}, .ends = {{{0, 1, static_cast<uint64_t>(i)}, true}}};
+    const Route beginning{
+        .sends = {}, .ends = {{{0, 1, static_cast<uint64_t>(i)}, true}}};
     const std::uint64_t number = mine.next();
     theirs.learn({0, number}, {});
     mine.keep(beginning, number);
     EXPECT_EQ(mine.number_of(beginning), number);
     std::size_t known = 0;
     for (std::uint64_t j = 0; j <= static_cast<std::uint64_t>(i); ++j) {
-      const std::uint64_t found = mine.number_of({.sends = {}, .ends = {{{0, 1, j}, true}}});
+      const std::uint64_t found =
+          mine.number_of({.sends = {}, .ends = {{{0, 1, j}, true}}});
       known += found != 0 ? 1 : 0;
       EXPECT_TRUE(found == 0 || theirs.find({0, found}));
     }

@@ -18,7 +18,8 @@ namespace {
 autograd::edge_list edges_of(const std::vector<at::Tensor>& losses) {
   if (losses.empty())
     throw InvalidArgument(
-        "[dist_autograd] expected at least one loss, got none; give what backward is to "
+        "[dist_autograd] expected at least one loss, got none; give what backward is "
+        "to "
         "begin at");
   autograd::edge_list edges;
   for (const at::Tensor& loss : losses) {
@@ -61,8 +62,8 @@ std::vector<std::string> waiting_anywhere(
       sends.insert(sends.end(), waiting.sends.begin(), waiting.sends.end());
       to_ask.insert(to_ask.end(), waiting.peers.begin(), waiting.peers.end());
     } catch (const Error&) {
-      sends.push_back(
-          text("whatever worker ", core->worker(worker).name, " does, which is silent"));
+      sends.push_back(text(
+          "whatever worker ", core->worker(worker).name, " does, which is silent"));
     }
   }
   return sends;
@@ -79,7 +80,8 @@ std::vector<std::string> waiting_anywhere(
       " ms, got no gradient for ",
       waiting.empty() ? "what is still being computed" : list_names(waiting),
       options.mode == Mode::Fast
-          ? "; use each result in a loss, or take Mode::Exact, which looks what was used"
+          ? "; use each result in a loss, or take Mode::Exact, which looks what was "
+            "used"
           : "; give it more time, or look what those workers do"));
 }
 

@@ -157,7 +157,8 @@ Contexts::StatePointer Contexts::join(const ContextId& id, std::uint64_t floor) 
     } else if (
         id.creator != me_ && id.number >= creator.floor &&
         !creator.ended.contains(id.number)) {
-      context = creator.open[id.number] = std::make_shared<ContextState>(id, core_, routes_);
+      context = creator.open[id.number] =
+          std::make_shared<ContextState>(id, core_, routes_);
       creator.highest = std::max(creator.highest, id.number);
     }
   }

@@ -67,12 +67,14 @@ const rpc::Function<Waiting(ContextId, PassId)> kWaiting{
     .name = std::string(kPrefix) + "waiting"};
 
 rpc::Caller to(const ContextState& context, const PassPlan& plan, rpc::WorkerId who) {
-  return rpc::Caller(context.core(), who, {.timeout = duration_cast<milliseconds>(plan.deadline.remaining())});
+  return rpc::Caller(
+      context.core(),
+      who,
+      {.timeout = duration_cast<milliseconds>(plan.deadline.remaining())});
 }
 
 SentPlan sent(const ContextState& context, const PassPlan& plan) {
-  return {
-      context.id(), plan.id, plan.keep_graph, plan.exact, plan.follows, plan.route};
+  return {context.id(), plan.id, plan.keep_graph, plan.exact, plan.follows, plan.route};
 }
 
 PassPlan received(const SentPlan& plan) {
@@ -93,8 +95,7 @@ Answer worst_of(std::vector<Answer> answers) {
   return {};
 }
 
-rpc::Future<Answer> mark(
-    Contexts& contexts, const SentPlan& plan, const Sends& sends) {
+rpc::Future<Answer> mark(Contexts& contexts, const SentPlan& plan, const Sends& sends) {
   const auto context = contexts.find(plan.context);
   const auto pass = context->pass(received(plan));
   return send_marks(*context, pass->plan(), pass->mark(sends));
@@ -170,8 +171,7 @@ void add_functions(
               const ContextId& context, const PassId& pass, const PassFault& fault) {
             fail(*contexts, context, pass, fault);
           })
-      .add(
-          kEnd.name, [contexts](const ContextId& context) { contexts->end(context); })
+      .add(kEnd.name, [contexts](const ContextId& context) { contexts->end(context); })
       .add(kWaiting.name, [contexts](const ContextId& context, const PassId& pass) {
         return waiting(*contexts, context, pass);
       });
@@ -192,7 +192,12 @@ rpc::Future<Answer> send_marks(
   std::vector<rpc::Future<Answer>> answers;
   for (const auto& [worker, sends] : marks)
     answers.push_back(
-        to(context, plan, worker).async(kMark, sent(context, plan), sends));
+        to(context, plan, worker)
+            .async(kMark, sent(context, plan), sends)
+            .handle([me = context.worker_name()](const rpc::Future<Answer>& marked) {
+              const std::exception_ptr error = marked.error();
+              return error ? Answer(fault_of(me, error)) : marked.get();
+            }));
   if (answers.empty())
     return rpc::ready_future(Answer());
   context.flush();

@@ -146,8 +146,7 @@ void Pass::expect_own(const ReceiveNode& node) const {
       "; detach it, or call for it again inside this context"));
 }
 
-rpc::Future<Answer> Pass::feed(
-    const SendId& send, autograd::variable_list gradients) {
+rpc::Future<Answer> Pass::feed(const SendId& send, autograd::variable_list gradients) {
   std::unique_lock lock(mutex_);
   if (state_ == State::Failed)
     return rpc::ready_future(Answer(fault_));

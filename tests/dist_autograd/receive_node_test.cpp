@@ -1,4 +1,6 @@
 // What calls in a context leave behind: sends that wait for gradients, and receives.
+#include "trireme/dist_autograd/receive_node.h"
+
 #include <fstream>
 #include <set>
 
@@ -7,8 +9,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/csrc/autograd/variable.h>
 
-#include "tests/dist_autograd/worlds.h"
-#include "trireme/dist_autograd/receive_node.h"
+#include "worlds.h"
 
 namespace trireme::dist_autograd {
 namespace {
@@ -27,8 +28,11 @@ const ReceiveNode* as_receive(const Node* node) {
 std::string picture_of(const ContextState& context) {
   std::multiset<std::string> lines;
   for (const auto& [send, edges] : context.sends()) {
-    std::string line = text(send.answer ? "answer" : "call", " to ",
-        send.answer ? send.call.caller : send.call.callee, ":");
+    std::string line = text(
+        send.answer ? "answer" : "call",
+        " to ",
+        send.answer ? send.call.caller : send.call.callee,
+        ":");
     for (const autograd::Edge& edge : edges)
       line += " " + edge.function->name();
     lines.insert(line);
@@ -44,10 +48,12 @@ constexpr const char* kLeaf = "torch::autograd::AccumulateGrad";
 rpc::FunctionTable picture_functions() {
   rpc::FunctionTable table = basic_functions();
   table.add("picture", [] { return picture_of(*this_context().state()); });
-  table.add("on", [](const at::Tensor& a, const at::Tensor& b, const std::string& next) {
-    return rpc::this_agent().to(next).call<at::Tensor>("add", a, b);
-  });
-  table.add("make", [](std::int64_t n) { return at::ones({n}).set_requires_grad(true); });
+  table.add(
+      "on", [](const at::Tensor& a, const at::Tensor& b, const std::string& next) {
+        return rpc::this_agent().to(next).call<at::Tensor>("add", a, b);
+      });
+  table.add(
+      "make", [](std::int64_t n) { return at::ones({n}).set_requires_grad(true); });
   table.add("none", [](const at::Tensor& a) { return a.detach() + 1; });
   table.add("sum_all", [](const Tensors& all) {
     at::Tensor sum = all[0];
@@ -125,9 +131,7 @@ TEST(GraphRanks, OfACallInsideOfACall) {
         EXPECT_EQ(mine, last == "worker0" ? answer + leaf_send : leaf_send);
         EXPECT_EQ(middle, last == "worker1" ? back + answer + on : back + on);
         context.backward({sparse ? at::_sparse_sum(y) : y.sum()});
-        EXPECT_EQ(
-            context.gradient(leaves[0]).to_dense().sum().item<float>(),
-            9.0F);
+        EXPECT_EQ(context.gradient(leaves[0]).to_dense().sum().item<float>(), 9.0F);
       });
 }
 
@@ -183,8 +187,9 @@ TEST(GraphRanks, OfLists) {
         }
         const Context context(agent);
         const auto caller = agent.to("worker1");
-        const at::Tensor y = remote ? caller.remote<at::Tensor>("sum_all", all).to_here()
-                                    : caller.call<at::Tensor>("sum_all", all);
+        const at::Tensor y = remote
+                                 ? caller.remote<at::Tensor>("sum_all", all).to_here()
+                                 : caller.call<at::Tensor>("sum_all", all);
         const auto sends = context.state()->sends();
         ASSERT_EQ(sends.size(), 1U);
         ASSERT_EQ(sends[0].second.size(), 5U);
@@ -219,7 +224,8 @@ TEST(GraphRanks, GoesWithItsPass) {
     context.backward({y.sum()});
     EXPECT_EQ(agent.to("worker1").call<std::string>("picture"), "");
     // The call that nobody used was not gone over.
-    EXPECT_EQ(picture_of(*context.state()), "call to 2: trireme::Receive trireme::Receive\n");
+    EXPECT_EQ(
+        picture_of(*context.state()), "call to 2: trireme::Receive trireme::Receive\n");
     EXPECT_TRUE(at::allclose(context.gradient(leaves[0]), 2 * at::ones({3, 3})));
   });
 }
@@ -247,8 +253,8 @@ TEST(GraphRanks, GradientsAreTakenOverOrCopied) {
     for (const bool held : {false, true}) {
       const at::Tensor x = leaf({4, 4});
       const Context context(agent);
-      const at::Tensor y =
-          Remember::apply(agent.to("worker0").call<at::Tensor>("add", x, at::ones({4, 4})));
+      const at::Tensor y = Remember::apply(
+          agent.to("worker0").call<at::Tensor>("add", x, at::ones({4, 4})));
       extra_reference.reset();
       const at::Tensor z = Remember::apply(x);
       if (held)

@@ -1,11 +1,13 @@
 // What goes wrong in a backward, and who hears of it.
+#include "trireme/dist_autograd/pass.h"
+
 #include <csignal>
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/custom_function.h>
 
-#include "tests/dist_autograd/worlds.h"
+#include "worlds.h"
 #include "trireme/rpc/remote_error.h"
 
 namespace trireme::dist_autograd {
@@ -41,7 +43,9 @@ rpc::FunctionTable failing_functions() {
 }
 
 std::string complaint_of(
-    const ContextView& context, const Tensors& losses, const BackwardOptions& options = {}) {
+    const ContextView& context,
+    const Tensors& losses,
+    const BackwardOptions& options = {}) {
   try {
     context.backward(losses, options);
     return "";
@@ -58,8 +62,7 @@ TEST(FaultsRanks, ResultsThatNobodyUses) {
       const at::Tensor used = agent.to("worker1").call<at::Tensor>("mul", x, x);
       const at::Tensor unused = agent.to("worker2").call<at::Tensor>("mul", x, x);
       const std::string complaint = complaint_of(context, {used.sum()}, options);
-      EXPECT_TRUE(
-          !complaint.empty() || at::allclose(context.gradient(x), 2 * x));
+      EXPECT_TRUE(!complaint.empty() || at::allclose(context.gradient(x), 2 * x));
       return complaint;
     };
     EXPECT_EQ(run({.mode = Mode::Exact}), "");
@@ -144,7 +147,8 @@ TEST(FaultsRanks, TensorsOfAnotherContext) {
     const Context context(agent);
     for (const Mode mode : {Mode::Exact, Mode::Fast}) {
       EXPECT_TRUE(contains(
-          complaint_of(context, {old.sum()}, {.mode = mode}), "context that has ended"));
+          complaint_of(context, {old.sum()}, {.mode = mode}),
+          "context that has ended"));
       EXPECT_TRUE(contains(
           complaint_of(context, {foreign.sum()}, {.mode = mode, .keep_graph = true}),
           to_string(other->id())));
