@@ -217,17 +217,44 @@ TEST(Executor, CallsWhatWaitsForTheEnd) {
           "added at the end"}));
 }
 
-TEST(Executor, ForgetsWhatWaitsForTheEndAfterAnError) {
+TEST(Executor, TellsWhatWaitsForTheEndOfAnError) {
   const at::Tensor x = whole_leaf({3});
   bool called = false;
+  std::string why;
   const auto failing = [&](variable_list) -> variable_list {
-    Executor::current()->at_end([&called] { called = true; });
+    Executor::current()->at_end(
+        [&called] { called = true; }, [&why](const std::string& said) { why = said; });
     throw std::runtime_error("no");
   };
   Executor executor;
   EXPECT_THROW(executor.backward(roots_of(through(x, failing).sum()), {}), Error);
+  EXPECT_EQ(why, "no");
+  why.clear();
   executor.backward(roots_of(x.sum()), {});
   EXPECT_FALSE(called);
+  EXPECT_EQ(why, "");
+}
+
+// What has ended well hears nothing of those after it.
+TEST(Executor, AnEndThatFailsIsTheEndOfThoseAfterIt) {
+  std::vector<std::string> log;
+  const auto wait_for_end = [&log](const std::string& name, bool fails) {
+    Executor::current()->at_end(
+        [&log, name, fails] {
+          if (fails)
+            throw std::runtime_error("no");
+          log.push_back(name);
+        },
+        [&log, name](const std::string& why) { log.push_back(name + ": " + why); });
+  };
+  const at::Tensor y = through(whole_leaf({3}), [&](variable_list gradients) {
+    wait_for_end("a", false);
+    wait_for_end("b", true);
+    wait_for_end("c", false);
+    return gradients;
+  });
+  EXPECT_THROW(Executor().backward(roots_of(y.sum()), {}), std::runtime_error);
+  EXPECT_EQ(log, (std::vector<std::string>{"a", "b: no", "c: no"}));
 }
 
 // As docs/pipeline.md says of what belongs to torch's engine.

@@ -309,14 +309,26 @@ void Contexts::forget(rpc::WorkerId worker, const std::string& why) noexcept {
   }
 }
 
-std::shared_ptr<Contexts> contexts_of(const rpc::Agent& agent) {
-  auto contexts = std::dynamic_pointer_cast<Contexts>(agent.core()->options().escort);
+namespace {
+
+std::shared_ptr<Contexts> contexts_of_core(const rpc::AgentCore& core) {
+  auto contexts = std::dynamic_pointer_cast<Contexts>(core.options().escort);
   if (!contexts)
     throw InvalidArgument(text(
         "[dist_autograd] expected an agent whose calls gradients cross, got worker ",
-        agent.me().name,
+        core.me().name,
         " without; make all agents by rpc::Agent(with_gradients({…}))"));
   return contexts;
+}
+
+}  // namespace
+
+std::shared_ptr<Contexts> contexts_of(const rpc::Agent& agent) {
+  return contexts_of_core(*agent.core());
+}
+
+std::shared_ptr<Contexts> contexts_of(const rpc::ThisAgent& agent) {
+  return contexts_of_core(*agent.core());
 }
 
 std::shared_ptr<ContextState> current_context() {

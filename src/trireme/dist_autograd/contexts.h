@@ -94,6 +94,7 @@ class Contexts final : public rpc::Escort,
 
 /// The contexts of an agent; InvalidArgument for one that was made without them.
 std::shared_ptr<Contexts> contexts_of(const rpc::Agent& agent);
+std::shared_ptr<Contexts> contexts_of(const rpc::ThisAgent& agent);
 
 /// The context that this thread works in: that of a Context here, else that of the call
 /// that it works for; null outside of any.

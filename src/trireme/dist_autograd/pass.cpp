@@ -329,8 +329,14 @@ void Pass::fail(PassFault fault) {
 }
 
 void Pass::drop_graph() noexcept {
+  std::string why;
+  {
+    const std::lock_guard lock(mutex_);
+    if (fault_)
+      why = text("on worker ", fault_->worker, ": ", fault_->text);
+  }
   const std::lock_guard graph(graph_);
-  executor_.drop();
+  executor_.drop(why);
 }
 
 bool Pass::is_driven() const {
