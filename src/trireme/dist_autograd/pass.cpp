@@ -233,11 +233,12 @@ bool Pass::take_work(Work& work, bool& close) {
 void Pass::run(Work work, bool close) {
   Pass* const former = std::exchange(current_pass, this);
   try {
-    const std::lock_guard graph(graph_);
     if (close) {
       const rpc::Blocking blocking;  // hooks may wait for other ranks
+      const std::lock_guard graph(graph_);
       executor_.close();
     } else {
+      const std::lock_guard graph(graph_);
       executor_.feed(work.group, std::move(work.gradients));
     }
     current_pass = former;
