@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "trireme/core/error.h"
+#include "trireme/rpc/future.h"
 #include "trireme/testing/message.h"
 
 namespace trireme::rpc {
@@ -50,6 +51,18 @@ TEST(Blocking, TellsEachHookOnceAndInTurn) {
     }
     EXPECT_EQ(notes, "+a+b-b-a");
   });
+}
+
+// It may be what the thread waits for.
+TEST(Blocking, RunsWhatTheThreadHasPutOff) {
+  std::string notes;
+  ready_future().then([&notes] {
+    ready_future().then([&notes] { notes += "put off "; });
+    notes += "before ";
+    const Blocking blocking;
+    notes += "waits";
+  });
+  EXPECT_EQ(notes, "before put off waits");
 }
 
 TEST(Blocking, ForgetsAHookThatIsGone) {

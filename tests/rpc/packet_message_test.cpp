@@ -151,7 +151,7 @@ TEST(PacketMessage, WhatNoWorkerWritesIsRefused) {
   };
   refused(raw(pool, 4, 0, "abc"), "a head that lies in it, got 4");
   refused(raw(pool, ~std::uint64_t{0}, 0, "abc"), "a head that lies in it");
-  refused(raw(pool, 2, 0, "abc"), "nothing behind its head, got 1");
+  refused(raw(pool, 2, 0, "abc"), "nothing after its head, got 1");
   refused(raw(pool, 0, ~std::uint32_t{0}, std::string(40, '\0')), "an entry for each");
   refused(raw(pool, 0, 1, entry(false, 1, 0)), "padding before its parts");
   refused(
@@ -164,7 +164,7 @@ TEST(PacketMessage, WhatNoWorkerWritesIsRefused) {
       raw(pool, 0, 1, entry(false, 1, 64) + std::string(48, 'x')), "no place for what");
   refused(
       raw(pool, 0, 1, entry(false, 1, 0) + std::string(49, 'x')),
-      "nothing behind its parts, got 1");
+      "nothing after its parts, got 1");
   refused(raw(pool, 0, 1, '\2' + entry(false, 1, 0).substr(1)), "0 or 1");
   net::InMessage cut = raw(pool, 0, 0, "");
   cut.envelope.header.pop_back();

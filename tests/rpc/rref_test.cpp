@@ -43,6 +43,28 @@ TEST_P(RRefRanks, OwnersAndUsers) {
   });
 }
 
+/// Waits for what a future leads to, but not for the future.
+struct OtherWaiter {
+  int wait() {
+    Event done;
+    (void)this_agent().to(1).async<int>("one").then([&](int) { done.set(); });
+    return done.wait(std::chrono::seconds(5)) ? 1 : 0;
+  }
+};
+
+TEST(RRefMethodRanks, MayWaitForWhatAFutureDoes) {
+  FunctionTable functions;
+  functions.add("one", [] { return 1; })
+      .add("make_waiter", [] { return std::make_shared<OtherWaiter>(); })
+      .method("OtherWaiter.wait", &OtherWaiter::wait);
+  lead_world(2, {.functions = functions}, [](Agent& agent) {
+    const auto waiter = agent.to(1).remote<std::shared_ptr<OtherWaiter>>("make_waiter");
+    waiter.made().get();
+    for (int i = 0; i < 200; ++i)
+      ASSERT_EQ(waiter.call(&OtherWaiter::wait), 1);
+  });
+}
+
 TEST_P(RRefRanks, GoToThirdWorkersAndComeHome) {
   lead(4, [](Agent& agent) {
     for (WorkerId owner = 0; owner < 4; ++owner) {

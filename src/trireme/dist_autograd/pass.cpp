@@ -233,11 +233,12 @@ bool Pass::take_work(Work& work, bool& close) {
 void Pass::run(Work work, bool close) {
   Pass* const former = std::exchange(current_pass, this);
   try {
-    const std::lock_guard graph(graph_);
     if (close) {
       const rpc::Blocking blocking;  // hooks may wait for other ranks
+      const std::lock_guard graph(graph_);
       executor_.close();
     } else {
+      const std::lock_guard graph(graph_);
       executor_.feed(work.group, std::move(work.gradients));
     }
     current_pass = former;
@@ -329,8 +330,14 @@ void Pass::fail(PassFault fault) {
 }
 
 void Pass::drop_graph() noexcept {
+  std::string why;
+  {
+    const std::lock_guard lock(mutex_);
+    if (fault_)
+      why = text("on worker ", fault_->worker, ": ", fault_->text);
+  }
   const std::lock_guard graph(graph_);
-  executor_.drop();
+  executor_.drop(why);
 }
 
 bool Pass::is_driven() const {

@@ -182,6 +182,8 @@ class ThisAgent {
          .type = &value_type<T>(),
          .guard = std::move(guard)}));
   }
+  /// For what is built upon agents.
+  const std::shared_ptr<AgentCore>& core() const { return core_; }
 
  private:
   std::shared_ptr<AgentCore> core_;

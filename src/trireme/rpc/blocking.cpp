@@ -6,6 +6,8 @@
 #include "trireme/core/error.h"
 #include "trireme/rpc/word_wait.h"
 
+#include "trireme/rpc/future_state.h"
+
 namespace trireme::rpc {
 namespace {
 
@@ -48,6 +50,7 @@ Blocking::Blocking() {
         "[rpc] expected a function that does not wait on a thread of the network, got "
         "one that does; give then() an executor, or do not mark the function quick");
   wake_late();  // they may be who this thread waits for
+  run_put_off_continuations();
   const BlockingHooks& hooks = blocking_hooks();
   if (hooks.empty())
     return;

@@ -187,24 +187,23 @@ struct MethodBody {
       } catch (...) {
         return answer.fail(std::current_exception());
       }
-      const bool waits = !place->future().ready();
       // The answer goes last: until then the call counts as running.
-      place->future().handle(
-          [answer = std::move(answer), member, keep, waits, all = std::move(all)](
-              Future<KeptValue> made) mutable {
-            auto run = [answer = std::move(answer),
-                        member,
-                        keep,
-                        all = std::move(all),
-                        made = std::move(made)]() mutable {
-              answer_with(
-                  [&]() -> R { return invoke(member, made.get(), all); },
-                  keep,
-                  std::move(answer),
-                  made.failed() ? nullptr : made.get().value);
-            };
-            waits ? resume_call(std::move(run)) : run();
-          });
+      auto run = [answer = std::move(answer), member, keep, all = std::move(all)](
+                     Future<KeptValue> made) mutable {
+        answer_with(
+            [&]() -> R { return invoke(member, made.get(), all); },
+            keep,
+            std::move(answer),
+            made.failed() ? nullptr : made.get().value);
+      };
+      // Not in a continuation: those of what it calls would wait for its end.
+      if (place->future().ready())
+        return run(place->future());
+      place->future().handle([run = std::move(run)](Future<KeptValue> made) mutable {
+        resume_call([run = std::move(run), made = std::move(made)]() mutable {
+          run(std::move(made));
+        });
+      });
     };
   }
 };

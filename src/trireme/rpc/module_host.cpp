@@ -28,7 +28,7 @@ WorkerId read_rank(const std::string& number) {
   if (const auto rank = parse_number<WorkerId>(number))
     return *rank;
   throw InvalidArgument(text(
-      "[rpc] expected the number of a worker behind \"rank:\", got \"",
+      "[rpc] expected the number of a worker after \"rank:\", got \"",
       number,
       "\"; write \"rank:1/cpu\""));
 }

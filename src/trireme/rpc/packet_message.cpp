@@ -60,7 +60,7 @@ class BodyParts {
   }
   void expect_end() {
     if (at_ != body_.size())
-      refuse_packet("nothing behind its parts", body_.size() - at_);
+      refuse_packet("nothing after its parts", body_.size() - at_);
   }
 
  private:
@@ -133,7 +133,7 @@ Packet to_packet(net::InMessage message, const FindPart& find) {
   const std::size_t front = static_cast<std::size_t>(head) + parts * kPartEntry;
   if (parts == 0) {
     if (front != body.size())
-      refuse_packet("nothing behind its head", body.size() - front);
+      refuse_packet("nothing after its head", body.size() - front);
     return packet;
   }
   net::ByteReader entries(

@@ -180,6 +180,29 @@ struct WireType<RRef<T>> {
   static std::string name() { return "ref<" + kept_name<T>() + ">"; }
 };
 
+/// For who looks for the tensors in a value, as data parallelism does in what a forward
+/// returns: `f` sees those of a value of this worker, of which the reference is a new
+/// one then; others may have had the value already. For one of another worker
+/// `f.elsewhere()` is called, if there is that.
+template <class T, class F>
+void visit_tensors(RRef<T>& reference, F&& f) {
+  if (!reference)
+    return;
+  if (!reference.is_owner()) {
+    if constexpr (requires { f.elsewhere(); })
+      f.elsewhere();
+    return;
+  }
+  auto value = std::make_shared<T>(*reference.local_value());
+  if constexpr (std::is_same_v<T, at::Tensor>)
+    f(*value);
+  else
+    visit_tensors(*value, f);
+  reference =
+      RRef<T>(core_of(reference.reference())
+                  ->keep({.value = std::move(value), .type = &value_type<T>()}));
+}
+
 template <class R, class... Args, class... Given>
 RRef<KeptOf<R>> Caller::remote(
     const Function<R(Args...)>& function, Given&&... given) const {
