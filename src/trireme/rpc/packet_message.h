@@ -34,8 +34,9 @@ using FindPart = std::function<Part(std::uint64_t offset, std::uint64_t bytes)>;
 ///     peer.send(to_message(std::move(packet)));
 net::OutMessage to_message(Packet packet, const PlacePart& place = nullptr);
 
-/// The packet of a message. Its parts hold the message's buffer, not its allowance: who
-/// keeps a tensor for long must not hold up what comes behind it. InvalidArgument for
+/// The packet of a message. Its parts hold the message's buffer, but for small ones of
+/// large messages, which are copied; and not its allowance: who keeps a tensor for long
+/// must not hold up what comes behind it. InvalidArgument for
 /// anything that to_message() does not give; parts that lie elsewhere are refused
 /// without `find`.
 Packet to_packet(net::InMessage message, const FindPart& find = nullptr);
