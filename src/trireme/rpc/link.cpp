@@ -69,11 +69,14 @@ class PacketCursor {
 Link::Link(const LinkOptions& options, std::uint64_t name)
     : options_(options), mine_(name), patience_(options.resend) {}
 
-void Link::post(Message message, Time now) {
-  if (!watching_) {
-    watching_ = true;
+// The lease begins now, however long nobody has ticked.
+void Link::watch(Time now) {
+  if (!std::exchange(watching_, true))
     heard_ = ticked_ = now;
-  }
+}
+
+void Link::post(Message message, Time now) {
+  watch(now);
   kept_.push_back(std::move(message));
   ++posted_;
 }
@@ -96,7 +99,8 @@ Link::Arrivals Link::receive(Packet packet, Time now) {
     answer_ = true;  // it does not know my name, or an old one
     return arrivals;
   }
-  open_ = watching_ = true;
+  watch(now);
+  open_ = true;
   heard_ = now;
   answer_ = answer_ || head.asks;
   acknowledge(head.got, now);
@@ -207,7 +211,7 @@ bool Link::tick(bool shared, Time now) {
   // Time during which nobody ticked says nothing of the other: this process stood
   // still.
   if (now - ticked_ > options_.lease / 2)
-    heard_ += now - ticked_;
+    heard_ = std::min(now, heard_ + (now - ticked_));
   ticked_ = now;
   watching_ = shared || !kept_.empty();
   if (!watching_) {
