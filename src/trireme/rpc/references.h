@@ -155,6 +155,7 @@ class References {
   Reference lost(ObjectId id, WorkerId owner, const std::string& why);
   Held& hold(ObjectId id, WorkerId owner, std::uint64_t fork, Stage stage);
   Held* find(ObjectId id, std::uint64_t fork);
+  void expect_possible(const TravelMark& mark) const;
   Reference granted(
       ObjectId id, WorkerId owner, std::uint64_t fork, Consequences& then);
   Reference lent(WorkerId from, const TravelMark& mark, Consequences& then);
