@@ -48,6 +48,8 @@ Contact::Begun Contact::begin(const net::Peer& peer, bool dialled) {
     dialling_ = false;
   if (gone_)
     return {.refused = true};
+  if (const Session* const known = find(peer))
+    return {.lender = known->lender};
   Session session{.peer = peer, .since = Clock::now()};
   if (arena_bytes_ > 0) {
     session.lender = std::make_shared<Lender>(arena_bytes_);
@@ -71,7 +73,7 @@ Contact::Ended Contact::end(const net::Peer& peer) {
   const std::lock_guard lock(mutex_);
   const Session* const session = find(peer);
   if (session == nullptr)
-    return {};
+    return {.last = sessions_.empty()};
   const auto found = sessions_.begin() + (session - sessions_.data());
   if (Clock::now() - found->since >= kLasting)
     failures_ = 0;
@@ -160,6 +162,11 @@ void Contact::received(net::Allowance allowance) {
   const std::lock_guard lock(mutex_);
   if (held_back_)
     allowances_.push_back(std::move(allowance));
+}
+
+bool Contact::knows(const net::Peer& peer) const {
+  const std::lock_guard lock(mutex_);
+  return find(peer) != nullptr;
 }
 
 std::vector<net::Peer> Contact::sessions() const {

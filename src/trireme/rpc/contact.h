@@ -48,7 +48,8 @@ class Contact {
   };
   Way way_for(Packet& packet);
 
-  /// What to do when a session has begun, on whichever side.
+  /// What to do when a session has begun, on whichever side. Who is dialled may speak
+  /// before the dialling is over: of one that is known already nothing is new.
   struct Begun {
     /// The worker is gone; the session is not wanted.
     bool refused = false;
@@ -84,6 +85,7 @@ class Contact {
   /// Those of a session; null if there are none.
   std::shared_ptr<Lender> lender(const net::Peer& peer) const;
   std::shared_ptr<Borrower> borrower(const net::Peer& peer) const;
+  bool knows(const net::Peer& peer) const;
 
   /// While it is held back, what it has sent counts against what it may send.
   void hold_back(bool held);

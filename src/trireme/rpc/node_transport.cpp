@@ -194,6 +194,10 @@ void NodeTransport::send(WorkerId to, Packet packet) {
   core_->send(to, std::move(packet));
 }
 
+void NodeTransport::give_up(WorkerId worker) {
+  core_->give_up(worker);
+}
+
 void NodeTransport::hold_back(WorkerId worker, bool held) {
   core_->hold_back(worker, held);
 }

@@ -93,6 +93,8 @@ class NodeTransport final : public Transport {
   /// gone goes nowhere.
   void send(WorkerId to, Packet packet) override;
 
+  void give_up(WorkerId worker) override;
+
   /// While a worker is held back, it can send no more than a few megabytes beyond what
   /// has come: for a receiver that has more to do than it can. Packets wait at the
   /// sender, and are not lost.

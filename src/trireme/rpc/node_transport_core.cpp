@@ -89,6 +89,13 @@ void NodeTransportCore::send(WorkerId to, Packet packet) {
     post(contact, way.peer, way.lender, std::move(packet));
 }
 
+// Not here: the receiver may be what calls, and it is told, too.
+void NodeTransportCore::give_up(WorkerId worker) {
+  errands_.at(Errands::Clock::now(), [this, &contact = other(worker)] {
+    tell_gone(contact, "this worker has given it up");
+  });
+}
+
 void NodeTransportCore::post(
     Contact& contact,
     const net::Peer& peer,
@@ -212,6 +219,9 @@ void NodeTransportCore::take_packet(
 
 void NodeTransportCore::take_offer(
     Contact& contact, const net::Peer& peer, const ArenaOffer& offer) {
+  // Who was dialled may be faster than the thread that has dialled.
+  if (!contact.knows(peer))
+    add_session(contact, peer, true);
   const auto borrower = contact.borrower(peer);
   const bool accepted = borrower && borrower->accept(offer, contact.member().place);
   peer.send(word(WireKind::Answer, encode_answer(accepted)));

@@ -27,6 +27,7 @@ class NodeTransportCore : public net::Receiver {
   Member member() const;
   void start(const std::vector<Member>& members, PacketReceiver& receiver);
   void send(WorkerId to, Packet packet);
+  void give_up(WorkerId worker);
   void hold_back(WorkerId worker, bool held) { other(worker).hold_back(held); }
   void close(Deadline deadline);
   NodeTransportStats stats() const;

@@ -83,6 +83,8 @@ struct Incoming {
 /// What the protocol wants done, in the order of the members, without any lock.
 struct Effects {
   std::vector<std::pair<WorkerId, Packet>> packets;
+  /// Workers that nothing more is to be had from: the transport lets them go.
+  std::vector<WorkerId> cut_off;
   std::vector<std::pair<std::unique_ptr<Completion>, Outcome>> finished;
   std::vector<Incoming> calls;
   struct Cancel {
@@ -184,10 +186,12 @@ class Protocol {
   void take_cancel(WorkerId from, std::uint64_t call);
   void voided(WorkerId worker, const std::string& why, Time now);
   void forget(WorkerId worker, const std::string& why, Time now);
+  void cut_off(WorkerId worker, const std::string& why, Time now);
   void touch(WorkerId worker);
 
   ProtocolOptions options_;
   WorkerId me_;
+  const std::uint64_t first_call_;
   std::uint64_t next_call_;
   References references_;
   std::vector<std::unique_ptr<Peer>> peers_;
