@@ -185,6 +185,26 @@ TEST(Link, ALivingOtherIsAskedAndAnswers) {
   }
 }
 
+TEST(Link, AQuestionThatIsLostIsAskedAgain) {
+  LinkedPair pair;
+  pair.a.post(saying("first"), pair.now);
+  pair.talk();
+  pair.pass(milliseconds(100));
+  pair.talk();
+  const auto asks = [&] {
+    pair.now += milliseconds(10);
+    pair.a.tick(true, pair.now);
+    return !pair.a.flush(pair.now).empty();
+  };
+  bool asked = false;
+  for (int i = 0; i < 30 && !asked; ++i)
+    asked = asks();
+  ASSERT_TRUE(asked);
+  EXPECT_FALSE(asks());
+  pair.a.resend(pair.now);
+  EXPECT_TRUE(asks());
+}
+
 TEST(Link, TimeDuringWhichTheProcessStoodStillIsForgiven) {
   LinkedPair pair;
   pair.a.post(saying("first"), pair.now);

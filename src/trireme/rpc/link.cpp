@@ -48,11 +48,13 @@ class PacketCursor {
     message.kind = bytes_.u8();
     const std::uint32_t parts = bytes_.u32();
     message.body = bytes_.string(kLargestBody);
+#ifndef TRIREME_PLANTED_BUG  // the fuzzer must find its absence
     if (parts > packet_.parts.size() - part_)
       throw InvalidArgument(text(
           "[rpc] expected a packet whose messages have ",
           packet_.parts.size(),
           " parts in all, got more; do not speak to workers with other programs"));
+#endif
     const auto begin = packet_.parts.begin() + static_cast<std::ptrdiff_t>(part_);
     message.parts.assign(
         std::make_move_iterator(begin), std::make_move_iterator(begin + parts));
@@ -204,7 +206,7 @@ std::vector<Packet> Link::flush(Time now) {
 void Link::resend(Time now) {
   sent_ = 0;
   sent_since_ = now;
-  said_ = Time{};  // a greeting may be lost, too
+  said_ = asked_ = Time{};  // a greeting or a question may be lost, too
 }
 
 bool Link::tick(bool shared, Time now) {

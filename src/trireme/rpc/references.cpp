@@ -113,6 +113,12 @@ bool References::must_wait(const Reference& reference) const {
          found->second.stage == Stage::Naming;
 }
 
+bool References::listed(const Reference& reference) const {
+  const auto found = held_.find(reference->id());
+  return found != held_.end() && found->second.fork == reference->fork() &&
+         found->second.stage == Stage::Listed;
+}
+
 TravelMark References::send(const Reference& reference, WorkerId to) {
   const ObjectId id = reference->id();
   TravelMark mark{.id = id, .owner = reference->owner()};

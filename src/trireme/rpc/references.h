@@ -88,6 +88,8 @@ class References {
 
   /// Whether it must wait until the name is settled before it may travel.
   bool must_wait(const Reference& reference) const;
+  /// Whether its owner, another worker, is known to have it listed.
+  bool listed(const Reference& reference) const;
   /// Notes that it goes to a worker.
   TravelMark send(const Reference& reference, WorkerId to);
   /// Takes one that came. InvalidArgument for a mark that cannot be.
