@@ -80,22 +80,6 @@ TEST(NodeTransportCoreRanks, WhoCannotBeReachedIsLostAgainAndAgain) {
   EXPECT_TRUE(world.log(0).ends.empty());
 }
 
-TEST(NodeTransportCoreRanks, AWorkerMayBeHeldBack) {
-  TransportWorld world(2, use_tcp);
-  world.at(1).hold_back(0, true);
-  for (std::size_t i = 0; i < 100; ++i)
-    world.at(0).send(
-        1, {.head = text("packet ", i), .parts = {numbered_part(2 << 20, i)}});
-  std::this_thread::sleep_for(500ms);
-  const auto arrived = world.at(1).stats().packets_received;
-  EXPECT_GE(arrived, 10u);
-  EXPECT_LE(arrived, 33u);
-  world.at(0).send(1, {.head = "small ones pass"});
-  EXPECT_TRUE(world.log(1).wait_arrivals(arrived + 1));
-  world.at(1).hold_back(0, false);
-  EXPECT_TRUE(world.log(1).wait_arrivals(101));
-}
-
 TEST(NodeTransportCoreRanks, WhatAReceiverKeepsHoldsNobodyUp) {
   TransportWorld world(2, use_tcp);
   // Far more than the window between two nodes, and all of it is kept.
@@ -235,6 +219,25 @@ TEST(NodeTransportCoreRanks, WhoIsGivenUpHearsOfIt) {
   EXPECT_EQ(world.log(1).arrivals[0].packet.head, "last");
   ASSERT_TRUE(world.log(0).wait_ends(1));
   EXPECT_EQ(world.log(0).ends[0].worker, 1);
+}
+
+// Before anything is allocated for it.
+TEST(NodeTransportCoreRanks, MessagesAboveAWorkersLimitAreRefused) {
+  const auto change = [](NodeTransportOptions& options) {
+    use_tcp(options);
+    if (options.me.id == 0)
+      options.me.message_bytes = 1 << 20;
+  };
+  TransportWorld world(3, change);
+  const auto part = numbered_part(8 << 20, 1);
+  EXPECT_THROW(world.at(2).send(0, {.parts = {part}}), InvalidArgument);
+  world.at(2).send(1, {.parts = {part}});
+  EXPECT_TRUE(world.log(1).wait_arrivals(1));
+  world.at(2).send(0, {.parts = {numbered_part(1 << 20, 1)}});
+  EXPECT_TRUE(world.log(0).wait_arrivals(1));
+  BadWorker bad(world);
+  EXPECT_THROW(
+      bad.say(WireKind::Packet, "header", std::string(8 << 20, 'x')), InvalidArgument);
 }
 
 TEST(NodeTransportCoreRanks, AStrangerIsTurnedAway) {

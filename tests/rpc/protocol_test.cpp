@@ -212,6 +212,27 @@ TEST(Protocol, MoreCallsThanAWorkerMayRunAreTurnedAway) {
   EXPECT_EQ(pair.incoming.size(), 4u) << "there is room again";
 }
 
+TEST(Protocol, MoreBytesThanAWorkerMayQueueAreTurnedAway) {
+  CallingPair pair(
+      {.link = {.lease = milliseconds(1000), .resend = milliseconds(50)},
+       .bytes_per_worker = 1000});
+  const auto call = [&] { pair.call(0, 1, pair.saying(std::string(600, 'x'))); };
+  for (int i = 0; i < 3; ++i)
+    call();
+  pair.fabric.run_for(milliseconds(50));
+  EXPECT_EQ(pair.incoming.size(), 2u) << "one that begins below the limit is taken";
+  pair.answer(1, "");
+  pair.answer(1, "");
+  pair.fabric.run_for(milliseconds(50));
+  int full = 0;
+  for (const auto& end : pair.ends)
+    full += end && end->status == Status::Full;
+  EXPECT_EQ(full, 1);
+  call();
+  pair.fabric.run_for(milliseconds(50));
+  EXPECT_EQ(pair.incoming.size(), 1u) << "there is room again";
+}
+
 TEST(Protocol, CallsToAWorkerThatHasGoneEndAtOnce) {
   CallingPair pair;
   pair.call(0, 1);

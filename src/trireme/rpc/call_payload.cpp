@@ -52,18 +52,7 @@ Values take_values(
   return values;
 }
 
-std::size_t bytes_beside_tensors(const Payload& payload) {
-  return payload.bytes.size() + marks_bytes(payload.references.size());
-}
-
 }  // namespace
-
-std::uint64_t bytes_of(const Payload& payload) {
-  std::uint64_t bytes = bytes_beside_tensors(payload);
-  for (const Part& part : payload.parts)
-    bytes += part.bytes.size();
-  return bytes;
-}
 
 void expect_fits(const Payload& payload, std::uint64_t most, const std::string& what) {
   if (const std::uint64_t bytes = bytes_of(payload); bytes > most)

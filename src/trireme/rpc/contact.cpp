@@ -117,10 +117,8 @@ bool Contact::wants_dial() {
 
 bool Contact::set_gone() {
   std::vector<Packet> dropped;
-  std::vector<net::Allowance> released;
   const std::lock_guard lock(mutex_);
   dropped.swap(waiting_);
-  released.swap(allowances_);
   waiting_bytes_ = 0;
   return !std::exchange(gone_, true);
 }
@@ -148,20 +146,6 @@ std::shared_ptr<Borrower> Contact::borrower(const net::Peer& peer) const {
   const std::lock_guard lock(mutex_);
   const Session* const session = find(peer);
   return session == nullptr ? nullptr : session->borrower;
-}
-
-void Contact::hold_back(bool held) {
-  std::vector<net::Allowance> released;  // without the lock
-  const std::lock_guard lock(mutex_);
-  held_back_ = held;
-  if (!held)
-    released.swap(allowances_);
-}
-
-void Contact::received(net::Allowance allowance) {
-  const std::lock_guard lock(mutex_);
-  if (held_back_)
-    allowances_.push_back(std::move(allowance));
 }
 
 bool Contact::knows(const net::Peer& peer) const {

@@ -87,10 +87,6 @@ class Contact {
   std::shared_ptr<Borrower> borrower(const net::Peer& peer) const;
   bool knows(const net::Peer& peer) const;
 
-  /// While it is held back, what it has sent counts against what it may send.
-  void hold_back(bool held);
-  void received(net::Allowance allowance);
-
   std::vector<net::Peer> sessions() const;
   /// Whether nothing waits, and all is acknowledged.
   bool is_idle() const;
@@ -113,8 +109,6 @@ class Contact {
   std::vector<Session> sessions_;  // the first is the one to send over
   std::vector<Packet> waiting_;
   std::size_t waiting_bytes_ = 0;
-  bool held_back_ = false;
-  std::vector<net::Allowance> allowances_;
   bool dropped_ = false;
   bool dialling_ = false;  // somebody does, or will after a pause
   bool gone_ = false;

@@ -23,6 +23,9 @@ enum class WireKind : std::uint16_t {
 /// Parts begin at multiples of this in the message's body, which begins at one.
 inline constexpr std::size_t kPartAlignment = 64;
 
+/// What a part takes at most beside itself: its entry, and what aligns it.
+inline constexpr std::size_t kPartCost = 2 * kPartAlignment;
+
 /// Puts a part elsewhere and says where, if it can; else the part goes in the message.
 using PlacePart = std::function<std::optional<std::uint64_t>(const Part& part)>;
 /// Gives the part that lies there; InvalidArgument where none can be.

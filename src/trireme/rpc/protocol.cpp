@@ -34,8 +34,13 @@ struct Protocol::Pending {
 struct Protocol::Peer {
   explicit Peer(const LinkOptions& options, std::uint64_t name) : link(options, name) {}
   Link link;
-  std::size_t calls = 0;                                             // mine to it
-  std::unordered_map<std::uint64_t, std::shared_ptr<void>> running;  // its to me
+  std::size_t calls = 0;  // mine to it
+  struct Running {
+    std::shared_ptr<void> token;
+    std::uint64_t bytes = 0;
+  };
+  std::unordered_map<std::uint64_t, Running> running;  // its to me
+  std::uint64_t running_bytes = 0;
   std::set<std::uint64_t> cancelled;  // by it, perhaps before they came
   std::optional<std::string> gone;
   bool touched = false;
@@ -116,7 +121,7 @@ void Protocol::take_own_request(std::uint64_t call) {
       .deadline = pending.deadline,
       .token = options_.make_token(),
       .creates = std::move(pending.request.creates)};
-  peer(me_).running.emplace(call, incoming.token);
+  peer(me_).running.emplace(call, Peer::Running{.token = incoming.token});
   effects_.calls.push_back(std::move(incoming));
 }
 
@@ -214,10 +219,19 @@ void Protocol::cancel(std::uint64_t call, Time now) {
   finish_early(call, Status::Cancelled, now);
 }
 
+bool Protocol::stop_running(Peer& caller, std::uint64_t call) {
+  const auto found = caller.running.find(call);
+  if (found == caller.running.end())
+    return false;
+  caller.running_bytes -= found->second.bytes;
+  caller.running.erase(found);
+  return true;
+}
+
 void Protocol::respond(
     const Incoming& incoming, Status status, Payload payload, Time now) {
   Peer& caller = peer(incoming.from);
-  if (caller.link.round() != incoming.round || caller.running.erase(incoming.call) == 0)
+  if (caller.link.round() != incoming.round || !stop_running(caller, incoming.call))
     return;  // nobody waits any more
   if (incoming.from == me_)
     return finish(
@@ -296,14 +310,17 @@ void Protocol::take_request(WorkerId from, Message message, Time now) {
   const bool cancelled = caller.cancelled.erase(head.call) > 0;
   if (cancelled && !incoming.creates)
     return;
-  if (!caller.running.emplace(head.call, incoming.token).second)
+  const std::uint64_t bytes = bytes_of(incoming.payload);
+  if (!caller.running.emplace(head.call, Peer::Running{incoming.token, bytes}).second)
     throw InvalidArgument(text(
         "[rpc] expected a new call, got call ",
         head.call,
         " twice; do not speak to workers with other programs"));
   if (cancelled)
     effects_.cancelled.push_back({incoming.token, kNotWanted});
-  incoming.full = caller.running.size() > options_.calls_per_worker;
+  incoming.full = caller.running.size() > options_.calls_per_worker ||
+                  caller.running_bytes >= options_.bytes_per_worker;
+  caller.running_bytes += bytes;
   effects_.calls.push_back(std::move(incoming));
 }
 
@@ -327,7 +344,7 @@ void Protocol::take_cancel(WorkerId from, std::uint64_t call) {
   Peer& caller = peer(from);
   const auto found = caller.running.find(call);
   if (found != caller.running.end())
-    effects_.cancelled.push_back({found->second, kNotWanted});
+    effects_.cancelled.push_back({found->second.token, kNotWanted});
   else
     caller.cancelled.insert(call);  // it is on its way, or answered: nobody can tell
   if (caller.cancelled.size() > kEarlyCancels)
@@ -376,9 +393,10 @@ void Protocol::voided(WorkerId worker, const std::string& why, Time now) {
   Peer& other = peer(worker);
   forget(worker, why, now);
   effects_.forgotten.emplace_back(worker, why);
-  for (auto& [call, token] : other.running)
-    effects_.cancelled.push_back({token, text("its caller is gone: ", why)});
+  for (auto& [call, running] : other.running)
+    effects_.cancelled.push_back({running.token, text("its caller is gone: ", why)});
   other.running.clear();
+  other.running_bytes = 0;
   other.cancelled.clear();
   std::vector<std::uint64_t> calls;
   for (const auto& [call, pending] : pending_)

@@ -36,6 +36,9 @@ struct Payload {
   std::vector<Reference> references;
 };
 
+/// All that it takes on its way, nearly.
+std::uint64_t bytes_of(const Payload& payload);
+
 /// A call that goes out.
 struct Request {
   Payload payload;
@@ -76,7 +79,7 @@ struct Incoming {
   /// one: from ProtocolOptions.
   std::shared_ptr<void> token;
   Reference creates;
-  /// More calls of that worker are under way than may be: it is to be answered so.
+  /// More of that worker is under way than may be: it is to be answered so.
   bool full = false;
 };
 
@@ -101,6 +104,8 @@ struct ProtocolOptions {
   LinkOptions link;
   /// How many calls of one worker may wait or run at once; more are answered with Full.
   std::size_t calls_per_worker = 4096;
+  /// And of how many bytes: one that comes when there are so many is turned away, too.
+  std::uint64_t bytes_per_worker = std::uint64_t{1} << 30;
   /// How often an idempotent call is sent again before it counts as lost, too: once a
   /// lease to a worker that stays silent.
   int retries = 4;
@@ -186,6 +191,7 @@ class Protocol {
   void take_cancel(WorkerId from, std::uint64_t call);
   void voided(WorkerId worker, const std::string& why, Time now);
   void forget(WorkerId worker, const std::string& why, Time now);
+  bool stop_running(Peer& caller, std::uint64_t call);
   void cut_off(WorkerId worker, const std::string& why, Time now);
   void touch(WorkerId worker);
 
