@@ -3,43 +3,73 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
-#include "trireme/testing/rpc_world.h"
+#include "worlds.h"
 
 namespace trireme::dist_autograd {
 namespace {
 
-rpc::FunctionTable functions() {
-  rpc::FunctionTable table;
-  table.add("add", [](const at::Tensor& a, const at::Tensor& b) { return a + b; });
-  table.add("mul", [](const at::Tensor& a, const at::Tensor& b) { return a * b; });
+rpc::FunctionTable context_functions() {
+  rpc::FunctionTable table = basic_functions();
+  table.add("id", [] { return this_context().id(); });
   return table;
 }
 
-void lead(int workers, const std::function<void(rpc::Agent&)>& body) {
-  testing::run_rpc(
-      testing::RpcKind::Threads,
-      workers,
-      {.functions = functions(),
-       .edit = [](rpc::AgentOptions& options) { options = with_gradients(options); }},
-      [&](rpc::Agent& agent) {
-        if (agent.me().id == 0)
-          body(agent);
-      });
+TEST(ContextRanks, AThreadHasOneAtATime) {
+  lead_world(2, context_functions(), [](Agent& agent) {
+    const Context context(agent);
+    const std::string complaint =
+        message_of<InvalidArgument>([&] { const Context another(agent); });
+    EXPECT_TRUE(contains(complaint, to_string(context.id()))) << complaint;
+    EXPECT_EQ(agent.to("worker1").call<ContextId>("id"), context.id());
+  });
 }
 
-TEST(ContextRanks, GradientsCrossOneCall) {
-  for (const Mode mode : {Mode::Exact, Mode::Fast})
-    lead(2, [&](rpc::Agent& agent) {
-      const at::Tensor a = at::rand({3, 3}).set_requires_grad(true);
-      const at::Tensor b = at::rand({3, 3}).set_requires_grad(true);
-      const Context context(agent);
-      const at::Tensor y = agent.to("worker1").call<at::Tensor>("mul", a, b);
-      EXPECT_TRUE(y.requires_grad());
-      context.backward({y.sum()}, {.mode = mode});
-      EXPECT_TRUE(at::equal(context.gradient(a), b));
-      EXPECT_TRUE(at::equal(context.gradient(b), a));
-      EXPECT_FALSE(a.grad().defined());
-    });
+TEST(ContextRanks, AnotherThreadMayWorkInIt) {
+  lead_world(2, context_functions(), [](Agent& agent) {
+    const at::Tensor a = leaf({3});
+    const Context context(agent);
+    at::Tensor y;
+    std::thread([&] {
+      EXPECT_EQ(current_context(), nullptr);
+      const ContextScope scope(context.state());
+      y = agent.to("worker1").call<at::Tensor>("mul", a, a);
+    }).join();
+    context.backward({y.sum()});
+    EXPECT_TRUE(at::allclose(context.gradient(a), 2 * a));
+  });
+}
+
+TEST(ContextRanks, AreNamedWhereTheyAreUnknown) {
+  lead_world(2, context_functions(), [](Agent& agent) {
+    EXPECT_TRUE(contains(
+        message_of<Error>([&] {
+          context_of(agent, {1, 7});
+        }),
+        "never heard of"));
+    EXPECT_TRUE(contains(
+        message_of<InvalidArgument>([&] {
+          context_of(agent, {9, 7});
+        }),
+        "worker 9"));
+    EXPECT_TRUE(contains(
+        message_of<InvalidArgument>([] { this_context(); }), "make a Context"));
+  });
+}
+
+TEST(ContextRanks, TellsItsGradients) {
+  lead_world(1, {}, [](Agent& agent) {
+    const at::Tensor a = leaf({3}), b = leaf({2}), c = leaf({2});
+    const Context context(agent);
+    EXPECT_TRUE(context.gradients().empty());
+    context.backward({(a * 2).sum() + b.sum()});
+    EXPECT_EQ(context.gradients().size(), 2U);
+    for (const auto& [parameter, gradient] : context.gradients())
+      EXPECT_TRUE(at::equal(gradient, context.gradient(parameter)));
+    EXPECT_FALSE(context.gradient(c).defined());
+    EXPECT_FALSE(a.grad().defined());
+    EXPECT_TRUE(
+        at::equal(context_of(agent, context.id()).gradient(a), at::full({3}, 2.0F)));
+  });
 }
 
 }  // namespace

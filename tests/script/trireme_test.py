@@ -218,6 +218,13 @@ class TriremeScript(Box):
         self.assertIn("skipped: the fuzzers of net, which need clang++-14 (Debian: clang-14 "
                       "libclang-rt-14-dev)\n", errors)
 
+    def test_with_ci_set_the_fuzzers_are_not_skipped(self):
+        code, _, errors = self.run_script("test", CI="true")
+        self.assertEqual(code, 1, errors)
+        self.assertIn("the fuzzers of net need clang++-14 (Debian: clang-14 libclang-rt-14-dev), "
+                      "and CI is set\n", errors)
+        self.assertEqual(self.calls("ctest"), [])
+
     # -- system packages
 
     def test_only_missing_packages_are_installed_by_one_call_that_removes_nothing(self):

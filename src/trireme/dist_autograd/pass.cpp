@@ -1,5 +1,6 @@
 #include "trireme/dist_autograd/pass.h"
 
+#include <algorithm>
 #include <utility>
 
 #include <torch/csrc/autograd/variable.h>
@@ -50,11 +51,54 @@ Pass::Marks Pass::mark(const std::vector<SendId>& sends) {
 }
 
 void Pass::mark_all() {
-  std::call_once(marked_all_, [&] {
+  std::call_once(marked_, [&] {
     const std::lock_guard graph(graph_);
     for (auto& [send, edges] : context_->sends())
       mark_one(send, std::move(edges));
   });
+}
+
+void Pass::follow() {
+  std::call_once(marked_, [&] {
+    const auto known = context_->routes().find({plan_.id.root, plan_.route});
+    const std::lock_guard graph(graph_);
+    Marks marks;
+    if (known)
+      for (const SendId& send : known->sends)
+        if (auto edges = context_->find_edges(send))
+          mark_one(send, *std::move(edges));
+    find_ends(marks);
+    if (known && found_route() == *known)
+      return;
+    throw InvalidArgument(text(
+        "[dist_autograd] expected the graph of an earlier backward on worker ",
+        context_->worker_name(),
+        ", got another one; leave static_graph off where it depends on data what is "
+        "called and used"));
+  });
+}
+
+void Pass::take_route(std::uint64_t number, bool follows) {
+  plan_.route = number;
+  plan_.follows = follows;
+}
+
+Route Pass::route() const {
+  const std::lock_guard graph(graph_);
+  return found_route();
+}
+
+// With graph_ held.
+Route Pass::found_route() const {
+  Route route{.sends = {}, .ends = ends_};
+  {
+    const std::lock_guard lock(mutex_);
+    for (const auto& [send, live] : live_)
+      route.sends.push_back(send);
+  }
+  std::sort(route.sends.begin(), route.sends.end());
+  std::sort(route.ends.begin(), route.ends.end());
+  return route;
 }
 
 // With graph_ held.
@@ -67,17 +111,27 @@ void Pass::mark_one(const SendId& send, autograd::edge_list edges) {
   ++unfed_;
 }
 
-// With graph_ held.
+// With graph_ held. What this worker has sent to itself is marked at once.
 Pass::Marks Pass::new_marks() {
   Marks marks;
+  find_ends(marks);
+  while (const auto own = marks.extract(context_->worker())) {
+    for (const SendId& send : own.mapped())
+      mark_one(send, context_->edges_of(send));
+    find_ends(marks);
+  }
+  return marks;
+}
+
+void Pass::find_ends(Marks& marks) {
   executor_.for_each_new_end([&](autograd::Node& node) {
     const auto* receive = dynamic_cast<const ReceiveNode*>(&node);
     if (receive == nullptr)
       return;
     expect_own(*receive);
+    ends_.push_back(receive->send());
     marks[receive->sender()].push_back(receive->send());
   });
-  return marks;
 }
 
 void Pass::expect_own(const ReceiveNode& node) const {
@@ -92,8 +146,7 @@ void Pass::expect_own(const ReceiveNode& node) const {
       "; detach it, or call for it again inside this context"));
 }
 
-rpc::Future<Answer> Pass::feed(
-    const SendId& send, autograd::variable_list gradients) {
+rpc::Future<Answer> Pass::feed(const SendId& send, autograd::variable_list gradients) {
   std::unique_lock lock(mutex_);
   if (state_ == State::Failed)
     return rpc::ready_future(Answer(fault_));
@@ -113,7 +166,8 @@ rpc::Future<Answer> Pass::feed(
       return rpc::ready_future(Answer());
     return answer_.emplace().future();
   }();
-  changed_.notify_all();
+  if (driven_)
+    changed_.notify_all();
   if (std::exchange(runs_, true))
     return answer;
   lock.unlock();
@@ -129,9 +183,7 @@ bool Pass::drive(autograd::variable_list gradients) {
     lock.unlock();
     work();
     lock.lock();
-    const auto something = [&] {
-      return state_ == State::Ended || state_ == State::Failed || !queue_.empty();
-    };
+    const auto something = [&] { return over_ || !queue_.empty(); };
     if (!something()) {
       lock.unlock();
       const rpc::Blocking blocking;
@@ -139,13 +191,13 @@ bool Pass::drive(autograd::variable_list gradients) {
       if (!changed_.wait_for(lock, plan_.deadline.remaining(), something))
         return false;
     }
-    if (state_ == State::Ended)
+    if (!over_)
+      continue;
+    lock.unlock();
+    if (!fault_)
       return true;
-    if (state_ == State::Failed) {
-      lock.unlock();
-      drop_graph();
-      throw_fault(*fault_);
-    }
+    drop_graph();
+    throw_fault(*fault_);
   }
 }
 
@@ -202,6 +254,10 @@ void Pass::run(Work work, bool close) {
 
 void Pass::pass_on(const ReceiveNode& node, autograd::variable_list gradients) {
   expect_own(node);
+  if (node.sender() == context_->worker()) {
+    feed(node.send(), std::move(gradients));
+    return;
+  }
   {
     const std::lock_guard lock(mutex_);
     ++unanswered_;
@@ -229,12 +285,29 @@ void Pass::end_if_through(std::unique_lock<std::mutex>& lock) {
   if (state_ != State::Closed || unanswered_ > 0)
     return lock.unlock();
   state_ = State::Ended;
-  changed_.notify_all();
+  finish(lock);
+}
+
+// Once, after the state has become Ended or Failed. Whoever waits for the end finds the
+// context free for the next pass. Gives the lock back.
+void Pass::finish(std::unique_lock<std::mutex>& lock) {
   auto answer = std::exchange(answer_, std::nullopt);
+  std::vector<SendId> freed;
+  if (!plan_.keep_graph)  // what has run cannot run again
+    for (const auto& [send, live] : live_)
+      if (live.fed)
+        freed.push_back(send);
+  const bool learns = state_ == State::Ended && plan_.route != 0 && !plan_.follows;
   lock.unlock();
-  tell_context();
+  if (learns)
+    context_->routes().learn({plan_.id.root, plan_.route}, route());
+  context_->pass_ended(*this, freed);
+  lock.lock();
+  over_ = true;
+  changed_.notify_all();
+  lock.unlock();
   if (answer)
-    answer->set_value(Answer());
+    answer->set_value(Answer(fault_));
 }
 
 void Pass::fail(PassFault fault) {
@@ -244,32 +317,15 @@ void Pass::fail(PassFault fault) {
   state_ = State::Failed;
   fault_ = std::move(fault);
   queue_.clear();
-  changed_.notify_all();
-  auto answer = std::exchange(answer_, std::nullopt);
   const bool runs = std::exchange(runs_, true);
-  lock.unlock();
+  finish(lock);
   if (!runs)
     drop_graph();  // else who runs it does
-  tell_context();
-  if (answer)
-    answer->set_value(fault_);
 }
 
 void Pass::drop_graph() noexcept {
   const std::lock_guard graph(graph_);
   executor_.drop();
-}
-
-// What has run cannot run again, unless its graph was kept.
-void Pass::tell_context() {
-  std::vector<SendId> fed;
-  if (!plan_.keep_graph) {
-    const std::lock_guard lock(mutex_);
-    for (const auto& [send, live] : live_)
-      if (live.fed)
-        fed.push_back(send);
-  }
-  context_->pass_ended(*this, fed);
 }
 
 bool Pass::has_begun() const {
