@@ -144,15 +144,19 @@ bool is_loopback_name(std::string_view host) {
 }
 
 void throw_unknown_host(const std::string& host, int code) {
-  const std::string what = text(
+  if (code == EAI_AGAIN)
+    throw TimeoutError(text(
+        "[net] expected to look up the host ",
+        in_quotes(host),
+        ", got no answer (",
+        ::gai_strerror(code),
+        "); see that this machine reaches its name server"));
+  throw InvalidArgument(text(
       "[net] expected a host's name or number, got ",
       in_quotes(host),
       " (",
       ::gai_strerror(code),
-      "); see that this machine can look the name up");
-  if (code == EAI_AGAIN)
-    throw TimeoutError(what);
-  throw InvalidArgument(what);
+      "); see that this machine can look the name up"));
 }
 
 std::vector<Endpoint> resolve(const Address& address) {
