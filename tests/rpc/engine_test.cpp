@@ -24,6 +24,7 @@ class RefusingTransport final : public Transport {
     ++refused;
     throw InvalidArgument("[test] expected nothing to send, got a packet; keep it");
   }
+  void give_up(WorkerId) override {}
   std::atomic<int> refused{0};
 };
 
@@ -420,7 +421,9 @@ struct DirectWire : Transport {
     if (!cut)
       ends.at(static_cast<std::size_t>(to))->received(1 - to, std::move(packet));
   }
+  void give_up(WorkerId worker) override { given_up = worker; }
   std::vector<Engine*> ends;
+  std::atomic<WorkerId> given_up{-1};
   std::atomic<int> packets{0};
   std::atomic<bool> cut{false};
 };
@@ -533,6 +536,17 @@ TEST(Engine, ASilentWorkerIsLostAfterItsLease) {
       pair.call("lost", true).get(Deadline::after(std::chrono::seconds(10)));
   EXPECT_EQ(outcome.status, Status::Lost);
   EXPECT_NE(outcome.why.find("silent for 500 ms"), std::string::npos) << outcome.why;
+}
+
+TEST(Engine, WhoSendsWhatNoWorkerWouldIsLetGo) {
+  EnginePair pair;
+  pair.call("first", true).get();
+  pair.engines[1]->received(0, {.head = "nonsense"});
+  EXPECT_EQ(pair.wire.given_up, 0);
+  EXPECT_NE(pair.engines[1]->why_gone(0), "");
+  EXPECT_EQ(
+      pair.call("unheard", true, Time::clock::now() + milliseconds(300)).get().status,
+      Status::Late);
 }
 
 TEST(Engine, WhenItStopsAllThatWaitsEnds) {

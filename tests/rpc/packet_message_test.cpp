@@ -116,6 +116,23 @@ TEST(PacketMessage, PartsAreViewsThatHoldTheBufferAlone) {
   EXPECT_EQ(pool.stats().live_buffers, 0u);
 }
 
+TEST(PacketMessage, ASmallPartThatIsKeptDoesNotHoldALargeMessage) {
+  BufferPool pool;
+  std::vector<Part> parts;
+  for (const std::size_t size : {1, 100, 4096})
+    parts.push_back(part_of(bytes_of(size, 6)));
+  parts.push_back(part_of(bytes_of(1 << 20, 7)));
+  Packet packet = to_packet(arrive(pool, to_message({.head = "h", .parts = parts})));
+  EXPECT_EQ(string_of(packet.parts[3]), bytes_of(1 << 20, 7));
+  EXPECT_EQ(pool.stats().live_buffers, 1u) << "large parts are not copied";
+  packet.parts.pop_back();
+  EXPECT_EQ(pool.stats().live_bytes, 0u);
+  for (std::size_t i = 0; i < packet.parts.size(); ++i) {
+    EXPECT_EQ(string_of(packet.parts[i]), string_of(parts[i]));
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(packet.parts[i].bytes.data()) % 64, 0u);
+  }
+}
+
 TEST(PacketMessage, LargePartsMayLieElsewhere) {
   BufferPool pool;
   Part large = part_of(bytes_of(300, 4));

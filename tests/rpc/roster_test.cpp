@@ -18,7 +18,7 @@ using namespace std::chrono_literals;
 
 Member member_of(int rank, const std::string& name) {
   return {
-      .info = {.id = rank, .name = name, .role = "trainer"},
+      .info = {.id = rank, .name = name, .role = "trainer", .message_bytes = 1 << 20},
       .addresses = {net::Address::unix_at("@somewhere"), net::Address::tcp("::1", 7)},
       .place = ProcessPlace::of_this_process()};
 }

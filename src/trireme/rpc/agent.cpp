@@ -58,7 +58,11 @@ Agent::Agent(AgentOptions options) {
   const auto place =
       std::make_shared<net::PrefixStore>(options.world + "/", options.store);
   NodeTransportOptions transport = *options.transport;
-  transport.me = {.id = *options.rank, .name = options.name, .role = *options.role};
+  transport.me = {
+      .id = *options.rank,
+      .name = options.name,
+      .role = *options.role,
+      .message_bytes = options.message_bytes};
   transport_ = std::make_unique<NodeTransport>(std::move(transport));
   std::vector<Member> members = meet(
       *place,
@@ -72,10 +76,10 @@ Agent::Agent(AgentOptions options) {
       .functions = std::move(options.functions),
       .pool = std::move(options.pool),
       .limits = options.limits,
-      .message_bytes = options.message_bytes,
       .timeout = options.timeout,
       .lease = options.lease,
       .calls_per_worker = options.calls_per_worker,
+      .bytes_per_worker = options.bytes_per_worker,
       .trace_calls = options.trace_calls,
       .job = options.transport->job.empty() ? options.world : options.transport->job,
       .escort = options.escort};

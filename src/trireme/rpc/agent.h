@@ -41,11 +41,13 @@ struct AgentOptions {
   /// How many calls to one worker, and of one worker, may be under way at once. Who
   /// makes more waits.
   std::size_t calls_per_worker = 4096;
+  /// And how many bytes; one call alone may have more.
+  std::uint64_t bytes_per_worker = std::uint64_t{1} << 30;
   /// The threads that run functions.
   WorkerPoolOptions pool{};
   /// What is taken from other workers at most.
   ValueLimits limits{};
-  /// How large one call or one result may be.
+  /// How large one call or one result may be; the others are told, and send no more.
   std::uint64_t message_bytes = std::uint64_t{15} << 30;
 
   /// Goes along with all calls, on all workers alike: what makes gradients cross them,

@@ -71,7 +71,7 @@ void CallEnd::finish(Outcome outcome) {
   const auto time = Time::clock::now() - start_;
   core_->counters(to_).ended(outcome.status, time);
   core_->counters(to_).bytes_in(bytes_of(outcome.payload));
-  core_->leave(to_);
+  core_->leave(to_, bytes_);
   note(outcome.status, time);
   if (outcome.status == Status::Value)
     return take(std::move(outcome.payload), core_->options().limits);

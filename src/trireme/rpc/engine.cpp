@@ -100,6 +100,8 @@ void Engine::perform(Effects wanted) {
   Effects effects = std::move(wanted);
   for (auto& [to, packet] : effects.packets)
     send(to, std::move(packet));
+  for (const WorkerId worker : effects.cut_off)
+    transport_->give_up(worker);
   if (!effects.finished.empty()) {
     const LateWakes late;
     for (auto& [completion, outcome] : effects.finished)
@@ -279,6 +281,7 @@ void Engine::stop(const std::string& why) {
     ++performing_;
   }
   effects.packets.clear();
+  effects.cut_off.clear();
   effects.calls.clear();
   perform(std::move(effects));
 }

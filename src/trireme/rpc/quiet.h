@@ -27,10 +27,10 @@ struct QuietOptions {
 };
 
 /// Waits until no worker has anything to do, and none can get anything to do. All call
-/// it. In rounds: each worker waits until it is idle, and says how much it has begun so
-/// far; when the sum is the same in two rounds nobody has begun anything in between.
-/// TimeoutError names the other workers that are late; of its own the caller knows. Its
-/// keys are under "quiet/"; a store serves it once.
+/// it. In rounds: each worker waits until it is idle, and says how much it had begun so
+/// far at that moment; when the sum is the same in two rounds nobody has begun anything
+/// in between. TimeoutError names the other workers that are late; of its own the
+/// caller knows. Its keys are under "quiet/"; a store serves it once.
 void wait_until_quiet(const QuietOptions& options, const Deadline& deadline);
 
 /// This worker will never be quiet together with the others: who waits for it gives up,

@@ -278,7 +278,7 @@ void Server::end(Run& run, Returned returned, std::exception_ptr error) {
     }
     expect_fits(
         payload,
-        run.server->options_.message_bytes,
+        std::min(run.server->options_.message_bytes, run.context.caller->message_bytes),
         "a result of " + run.context.function);
   } catch (...) {
     status = Status::Failed;
