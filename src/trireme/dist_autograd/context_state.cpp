@@ -108,7 +108,7 @@ autograd::edge_list ContextState::edges_of(const SendId& send) const {
   if (auto edges = find_edges(send))
     return *std::move(edges);
   throw InvalidArgument(text(
-      "[dist_autograd] expected a graph behind call ",
+      "[dist_autograd] expected the graph of call ",
       send.call.ordinal,
       " between worker ",
       send.call.caller,

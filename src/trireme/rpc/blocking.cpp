@@ -4,9 +4,8 @@
 #include <utility>
 
 #include "trireme/core/error.h"
-#include "trireme/rpc/word_wait.h"
-
 #include "trireme/rpc/future_state.h"
+#include "trireme/rpc/word_wait.h"
 
 namespace trireme::rpc {
 namespace {
