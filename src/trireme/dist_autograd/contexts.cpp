@@ -7,6 +7,7 @@
 #include <c10/core/GradMode.h>
 
 #include "trireme/core/error.h"
+#include "trireme/dist_autograd/embedding_shard.h"
 #include "trireme/dist_autograd/messages.h"
 #include "trireme/dist_autograd/receive_node.h"
 
@@ -98,6 +99,7 @@ rpc::AgentOptions with_gradients(rpc::AgentOptions options) {
         "some that have one; call with_gradients() once");
   auto contexts = std::make_shared<Contexts>();
   add_functions(options.functions, contexts);
+  add_embedding_functions(options.functions);
   options.escort = std::move(contexts);
   return options;
 }
@@ -213,6 +215,11 @@ void Contexts::end(const ContextId& id) noexcept {
       tell_ended(*core, peer, id);
 }
 
+std::uint64_t Contexts::next_table(const std::string& name) {
+  const std::lock_guard lock(tables_mutex_);
+  return ++tables_[name];
+}
+
 std::size_t Contexts::size() const {
   std::size_t size = 0;
   for (const auto& creator : creators_) {
@@ -275,7 +282,8 @@ void Contexts::forget(rpc::WorkerId worker, const std::string& why) noexcept {
   for (const StatePointer& context : over)
     context->end(text("the worker that has made its context is gone: ", why));
   for (const StatePointer& context : others)
-    if (const auto pass = context->running_pass(); pass && pass->plan().id.root == worker)
+    if (const auto pass = context->running_pass();
+        pass && pass->plan().id.root == worker)
       pass->fail(
           {.worker = context->worker_name(),
            .type = "trireme::PeerError",
@@ -284,8 +292,7 @@ void Contexts::forget(rpc::WorkerId worker, const std::string& why) noexcept {
 }
 
 std::shared_ptr<Contexts> contexts_of(const rpc::Agent& agent) {
-  auto contexts =
-      std::dynamic_pointer_cast<Contexts>(agent.core()->options().escort);
+  auto contexts = std::dynamic_pointer_cast<Contexts>(agent.core()->options().escort);
   if (!contexts)
     throw InvalidArgument(text(
         "[dist_autograd] expected an agent whose calls gradients cross, got worker ",
