@@ -129,7 +129,7 @@ std::shared_ptr<ContextState> Contexts::create() {
   Creator& mine = of(me_);
   const std::lock_guard lock(mine.mutex);
   const ContextId id{me_, next_number_.fetch_add(1)};
-  return mine.open[id.number] = std::make_shared<ContextState>(id, core_);
+  return mine.open[id.number] = std::make_shared<ContextState>(id, core_, routes_);
 }
 
 std::shared_ptr<ContextState> Contexts::find(const ContextId& id) const {
@@ -159,7 +159,8 @@ Contexts::StatePointer Contexts::join(const ContextId& id, std::uint64_t floor) 
     } else if (
         id.creator != me_ && id.number >= creator.floor &&
         !creator.ended.contains(id.number)) {
-      context = creator.open[id.number] = std::make_shared<ContextState>(id, core_);
+      context = creator.open[id.number] =
+          std::make_shared<ContextState>(id, core_, routes_);
       creator.highest = std::max(creator.highest, id.number);
     }
   }
