@@ -17,7 +17,8 @@ ContextState::ContextState(
     : id_(id),
       core_(core),
       worker_(this->core()->me().id),
-      routes_(std::move(routes)) {}
+      routes_(std::move(routes)),
+      gradients_("context " + to_string(id)) {}
 
 std::shared_ptr<rpc::AgentCore> ContextState::core() const {
   if (auto core = core_.lock())
