@@ -2,8 +2,10 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
+#include <torch/csrc/autograd/function_hook.h>
+#include <torch/csrc/autograd/variable.h>
 
-#include "tests/dist_autograd/worlds.h"
+#include "worlds.h"
 
 namespace trireme::dist_autograd {
 namespace {
@@ -40,9 +42,11 @@ void expect_same_as_here(
           if (!gradient.defined())
             continue;
           EXPECT_EQ(gradient.layout(), expected[i].layout());
-          EXPECT_TRUE(at::allclose(
-              gradient.to_dense(), expected[i].to_dense(), 1.3e-6, 1e-5))
-              << i << '\n' << gradient << '\n' << expected[i];
+          EXPECT_TRUE(
+              at::allclose(gradient.to_dense(), expected[i].to_dense(), 1.3e-6, 1e-5))
+              << i << '\n'
+              << gradient << '\n'
+              << expected[i];
           EXPECT_EQ(gradient.scalar_type(), leaves[i].scalar_type());
         }
       }
@@ -62,12 +66,18 @@ Loss chain_of(std::vector<std::pair<std::string, std::string>> calls) {
 
 TEST(BackwardRanks, OneCall) {
   expect_same_as_here(
-      2, basic_functions(), {leaf({3, 3}), leaf({3, 3})}, chain_of({{"worker1", "mul"}}));
+      2,
+      basic_functions(),
+      {leaf({3, 3}), leaf({3, 3})},
+      chain_of({{"worker1", "mul"}}));
 }
 
 TEST(BackwardRanks, ACallOfItself) {
   expect_same_as_here(
-      1, basic_functions(), {leaf({3, 3}), leaf({3, 3})}, chain_of({{"worker0", "mul"}}));
+      1,
+      basic_functions(),
+      {leaf({3, 3}), leaf({3, 3})},
+      chain_of({{"worker0", "mul"}}));
 }
 
 TEST(BackwardRanks, SeveralRoundTrips) {
@@ -85,14 +95,20 @@ TEST(BackwardRanks, SeveralRoundTrips) {
 
 TEST(BackwardRanks, NothingForTensorsThatNeedNone) {
   expect_same_as_here(
-      2, basic_functions(), {leaf({3, 3}), at::rand({3, 3})}, chain_of({{"worker1", "mul"}}));
+      2,
+      basic_functions(),
+      {leaf({3, 3}), at::rand({3, 3})},
+      chain_of({{"worker1", "mul"}}));
 }
 
 TEST(BackwardRanks, ShapesThatAreBroadcast) {
   expect_same_as_here(
       2, basic_functions(), {leaf({4, 6}), leaf({6})}, chain_of({{"worker1", "add"}}));
   expect_same_as_here(
-      2, basic_functions(), {leaf({4, 1}), leaf({1, 6})}, chain_of({{"worker1", "mul"}}));
+      2,
+      basic_functions(),
+      {leaf({4, 1}), leaf({1, 6})},
+      chain_of({{"worker1", "mul"}}));
 }
 
 TEST(BackwardRanks, DtypesThatDiffer) {
@@ -109,7 +125,8 @@ TEST(BackwardRanks, ComplexNumbers) {
       basic_functions(),
       {leaf({3}, at::kComplexFloat), leaf({3}, at::kComplexFloat)},
       [](const Agent& agent, Way way, const Tensors& leaves) -> Tensors {
-        return {at::abs(apply(agent, way, "worker1", "mul", leaves[0], leaves[1])).sum()};
+        return {
+            at::abs(apply(agent, way, "worker1", "mul", leaves[0], leaves[1])).sum()};
       });
 }
 
@@ -154,7 +171,8 @@ TEST(BackwardRanks, PathsThatMeetAgain) {
       basic_functions(),
       {leaf({3, 3}), leaf({3, 3})},
       [](const Agent& agent, Way way, const Tensors& leaves) -> Tensors {
-        const at::Tensor top = apply(agent, way, "worker1", "mul", leaves[0], leaves[1]);
+        const at::Tensor top =
+            apply(agent, way, "worker1", "mul", leaves[0], leaves[1]);
         const at::Tensor left = apply(agent, way, "worker2", "mul", top, leaves[0]);
         const at::Tensor right = apply(agent, way, "worker3", "add", top, leaves[1]);
         return {apply(agent, way, "worker1", "matmul", left, right).sum()};
@@ -223,10 +241,11 @@ TEST(BackwardRanks, ListsOfWhichSomeNeedGradients) {
       {leaf({3}), leaf({3, 3})},
       [&](const Agent& agent, Way way, const Tensors& leaves) -> Tensors {
         const Tensors given{leaves[0], at::ones({3}), at::Tensor(), leaves[1]};
-        const Tensors got = way == Way::Here ? weigh(given)
-                            : way == Way::Remote
-                                ? agent.to("worker1").remote<Tensors>("weigh", given).to_here()
-                                : agent.to("worker1").call<Tensors>("weigh", given);
+        const Tensors got =
+            way == Way::Here ? weigh(given)
+            : way == Way::Remote
+                ? agent.to("worker1").remote<Tensors>("weigh", given).to_here()
+                : agent.to("worker1").call<Tensors>("weigh", given);
         EXPECT_FALSE(got[1].defined());
         EXPECT_FALSE(got[3].requires_grad());
         return {(got[0] * got[2]).sum()};
@@ -245,9 +264,9 @@ TEST(BackwardRanks, ResultsOfACallThatAreUsedInPart) {
       table,
       {leaf({3}), leaf({3})},
       [&](const Agent& agent, Way way, const Tensors& leaves) -> Tensors {
-        const Tensors got = way == Way::Here
-                                ? both(leaves[0], leaves[1])
-                                : agent.to("worker1").call<Tensors>("both", leaves[0], leaves[1]);
+        const Tensors got = way == Way::Here ? both(leaves[0], leaves[1])
+                                             : agent.to("worker1").call<Tensors>(
+                                                   "both", leaves[0], leaves[1]);
         return {got[0].sum()};
       });
 }
@@ -283,8 +302,10 @@ TEST(BackwardRanks, CallsInsideOfCalls) {
 TEST(BackwardRanks, FunctionsThatReturnFutures) {
   rpc::FunctionTable table = basic_functions();
   table.add("later", [](const at::Tensor& a, const at::Tensor& b) {
-    return rpc::this_agent().to("worker2").async<at::Tensor>("mul", a, b).then(
-        [a](const at::Tensor& y) { return y + a; });
+    return rpc::this_agent()
+        .to("worker2")
+        .async<at::Tensor>("mul", a, b)
+        .then([a](const at::Tensor& y) { return y + a; });
   });
   expect_same_as_here(
       3,
@@ -293,18 +314,14 @@ TEST(BackwardRanks, FunctionsThatReturnFutures) {
       [](const Agent& agent, Way way, const Tensors& leaves) -> Tensors {
         if (way == Way::Here)
           return {(leaves[0] * leaves[1] + leaves[0]).sum()};
-        return {agent.to("worker1")
-                    .call<at::Tensor>("later", leaves[0], leaves[1])
-                    .sum()};
+        return {
+            agent.to("worker1").call<at::Tensor>("later", leaves[0], leaves[1]).sum()};
       });
 }
 
 TEST(BackwardRanks, WithoutAnyCall) {
   expect_same_as_here(
-      1,
-      {},
-      {leaf({3, 3})},
-      [](const Agent&, Way, const Tensors& leaves) -> Tensors {
+      1, {}, {leaf({3, 3})}, [](const Agent&, Way, const Tensors& leaves) -> Tensors {
         return {leaves[0].pow(3).sum()};
       });
 }
@@ -313,15 +330,13 @@ TEST(BackwardRanks, ManyPassesOverOneGraph) {
   lead_world(2, basic_functions(), [](Agent& agent) {
     const at::Tensor a = leaf({2, 2}), b = leaf({2, 2});
     const Context context(agent);
-    const at::Tensor loss =
-        agent.to("worker1").call<at::Tensor>("mul", a, b).sum();
+    const at::Tensor loss = agent.to("worker1").call<at::Tensor>("mul", a, b).sum();
     constexpr int kPasses = 1000;
     for (int i = 0; i < kPasses; ++i)
       context.backward({loss}, {.keep_graph = true});
     EXPECT_TRUE(at::allclose(context.gradient(a), b * kPasses, 1e-4));
     context.backward({loss});
-    const std::string complaint =
-        message_of<Error>([&] { context.backward({loss}); });
+    const std::string complaint = message_of<Error>([&] { context.backward({loss}); });
     EXPECT_TRUE(contains(complaint, "keep_graph")) << complaint;
   });
 }
@@ -350,10 +365,42 @@ TEST(BackwardRanks, HooksOfTensors) {
   });
 }
 
+// Hooks of nodes, and those of the node that adds a gradient up, which users of torch
+// have: once a pass each, also where several gradients come.
+TEST(BackwardRanks, HooksOfNodes) {
+  struct Count final : torch::autograd::FunctionPostHook {
+    explicit Count(int& calls) : calls_(calls) {}
+    autograd::variable_list operator()(
+        const autograd::variable_list& outputs,
+        const autograd::variable_list&) override {
+      ++calls_;
+      return outputs;
+    }
+    int& calls_;
+  };
+  lead_world(2, basic_functions(), [](Agent& agent) {
+    const at::Tensor a = leaf({3}), b = leaf({3});
+    int of_leaf = 0, of_product = 0;
+    const auto adds = torch::autograd::impl::grad_accumulator(a);
+    adds->add_post_hook(std::make_unique<Count>(of_leaf));
+    const Context context(agent);
+    const at::Tensor product = a * b;
+    product.grad_fn()->add_post_hook(std::make_unique<Count>(of_product));
+    const auto caller = agent.to("worker1");
+    const at::Tensor y = caller.call<at::Tensor>("mul", product, a);
+    const at::Tensor z = caller.call<at::Tensor>("add", product, a);
+    context.backward({y.sum(), z.sum()});
+    EXPECT_EQ(of_leaf, 1);
+    EXPECT_EQ(of_product, 1);
+    EXPECT_TRUE(at::allclose(context.gradient(a), 2 * a * b + b + 1));
+  });
+}
+
 // Parameters that live on another worker, behind references.
 TEST(BackwardRanks, ParametersOfTheOwner) {
   rpc::FunctionTable table = basic_functions();
-  table.add("make", [](std::int64_t n) { return at::ones({n}).set_requires_grad(true); });
+  table.add(
+      "make", [](std::int64_t n) { return at::ones({n}).set_requires_grad(true); });
   table.add("scale", [](const rpc::RRef<at::Tensor>& w, const at::Tensor& x) {
     return *w.local_value() * x;
   });

@@ -5,7 +5,7 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
-#include "tests/dist_autograd/worlds.h"
+#include "worlds.h"
 #include "trireme/rpc/remote_error.h"
 
 namespace trireme::dist_autograd {
@@ -71,31 +71,6 @@ TEST_F(ContextsRanks, IdsAreUniqueAndSayWhoMadeThem) {
       last = context.id().number;
       EXPECT_TRUE(seen.insert(context.id()).second);
     }
-  });
-}
-
-TEST_F(ContextsRanks, AThreadHasOneAtATime) {
-  lead(2, [](Agent& agent) {
-    const Context context(agent);
-    const std::string complaint =
-        message_of<InvalidArgument>([&] { const Context another(agent); });
-    EXPECT_TRUE(contains(complaint, to_string(context.id()))) << complaint;
-    EXPECT_EQ(agent.to("worker1").call<ContextId>("id"), context.id());
-  });
-}
-
-TEST_F(ContextsRanks, AnotherThreadMayWorkInIt) {
-  lead(2, [](Agent& agent) {
-    const at::Tensor a = leaf({3});
-    const Context context(agent);
-    at::Tensor y;
-    std::thread([&] {
-      EXPECT_EQ(current_context(), nullptr);
-      const ContextScope scope(context.state());
-      y = agent.to("worker1").call<at::Tensor>("mul", a, a);
-    }).join();
-    context.backward({y.sum()});
-    EXPECT_TRUE(at::allclose(context.gradient(a), 2 * a));
   });
 }
 
@@ -204,17 +179,6 @@ TEST(ContextsFloor, GoesUpWithTheOldestOpenOne) {
   });
 }
 
-TEST_F(ContextsRanks, AreNamedWhereTheyAreUnknown) {
-  lead(2, [](Agent& agent) {
-    EXPECT_TRUE(contains(
-        message_of<Error>([&] { context_of(agent, {1, 7}); }), "never heard of"));
-    EXPECT_TRUE(contains(
-        message_of<InvalidArgument>([&] { context_of(agent, {9, 7}); }), "worker 9"));
-    EXPECT_TRUE(contains(
-        message_of<InvalidArgument>([] { this_context(); }), "make a Context"));
-  });
-}
-
 TEST(ContextsOptions, AreNeededOnAllWorkers) {
   EXPECT_TRUE(contains(
       message_of<InvalidArgument>([] { with_gradients(with_gradients({})); }), "once"));
@@ -230,7 +194,8 @@ TEST(ContextsOptions, AreNeededOnAllWorkers) {
       [](Agent& agent) {
         if (agent.me().id == 1) {
           EXPECT_TRUE(contains(
-              message_of<InvalidArgument>([&] { contexts_of(agent); }), "with_gradients"));
+              message_of<InvalidArgument>([&] { contexts_of(agent); }),
+              "with_gradients"));
           return;
         }
         const at::Tensor x = leaf({2});

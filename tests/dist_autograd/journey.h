@@ -3,8 +3,8 @@
 #include <memory>
 #include <string>
 
-#include "tests/dist_autograd/worlds.h"
-#include "tests/net/certificate_files.h"
+#include "worlds.h"
+#include "../net/certificate_files.h"
 #include "trireme/net/job_key.h"
 #include "trireme/net/security.h"
 

@@ -35,9 +35,9 @@ bool soon(const Condition& condition) {
 
 /// Options of worlds with these functions.
 inline testing::RpcWorldOptions with_functions(rpc::FunctionTable functions) {
-  return {
-      .functions = std::move(functions),
-      .edit = [](rpc::AgentOptions& options) { options = with_gradients(options); }};
+  return {.functions = std::move(functions), .edit = [](rpc::AgentOptions& options) {
+            options = with_gradients(options);
+          }};
 }
 
 /// Runs `body` on every worker, as threads; no context is left at the end.

@@ -154,8 +154,7 @@ class Executor final : public GradientSink {
   void count_roots(const edge_list& edges);
   void discover();
   uint32_t target_of(Node* node);
-  void give_to_roots(
-      edge_list& edges, uint32_t first, variable_list& gradients);
+  void give_to_roots(edge_list& edges, uint32_t first, variable_list& gradients);
   void give(Slot& slot, uint32_t input, at::Tensor&& gradient);
   void arrived(uint32_t index);
   void make_ready(uint32_t index);

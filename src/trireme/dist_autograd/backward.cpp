@@ -18,7 +18,8 @@ namespace {
 autograd::edge_list edges_of(const std::vector<at::Tensor>& losses) {
   if (losses.empty())
     throw InvalidArgument(
-        "[dist_autograd] expected at least one loss, got none; give what backward is to "
+        "[dist_autograd] expected at least one loss, got none; give what backward is "
+        "to "
         "begin at");
   autograd::edge_list edges;
   for (const at::Tensor& loss : losses) {
@@ -61,8 +62,8 @@ std::vector<std::string> waiting_anywhere(
       sends.insert(sends.end(), waiting.sends.begin(), waiting.sends.end());
       to_ask.insert(to_ask.end(), waiting.peers.begin(), waiting.peers.end());
     } catch (const Error&) {
-      sends.push_back(
-          text("whatever worker ", core->worker(worker).name, " does, which is silent"));
+      sends.push_back(text(
+          "whatever worker ", core->worker(worker).name, " does, which is silent"));
     }
   }
   return sends;
@@ -79,7 +80,8 @@ std::vector<std::string> waiting_anywhere(
       " ms, got no gradient for ",
       waiting.empty() ? "what is still being computed" : list_names(waiting),
       options.mode == Mode::Fast
-          ? "; use each result in a loss, or take Mode::Exact, which looks what was used"
+          ? "; use each result in a loss, or take Mode::Exact, which looks what was "
+            "used"
           : "; give it more time, or look what those workers do"));
 }
 
@@ -100,8 +102,16 @@ void run(
     autograd::variable_list gradients,
     const BackwardOptions& options) {
   const Pass::Marks marks = pass.begin(std::move(roots));
+  Route beginning;
+  if (options.mode == Mode::Exact && options.static_graph) {
+    beginning = pass.route();
+    const std::uint64_t known = context.routes().number_of(beginning);
+    pass.take_route(known != 0 ? known : context.routes().next(), known != 0);
+  }
   if (options.mode == Mode::Fast) {
     pass.mark_all();
+  } else if (pass.plan().follows) {
+    pass.follow();
   } else {
     const auto marked = send_marks(context, pass.plan(), marks);
     if (!marked.wait(pass.plan().deadline))
@@ -111,6 +121,8 @@ void run(
   }
   if (!pass.drive(std::move(gradients)))
     throw_late(context, pass, options);
+  if (pass.plan().route != 0 && !pass.plan().follows)
+    context.routes().keep(std::move(beginning), pass.plan().route);
 }
 
 }  // namespace
@@ -128,6 +140,8 @@ void ContextView::backward(
   try {
     run(*state_, *pass, std::move(roots), ones_like(losses), options);
   } catch (...) {
+    if (pass->plan().follows)
+      state_->routes().drop(pass->plan().route);
     give_up(*state_, *pass, fault_of(core->me().name, std::current_exception()));
     throw;
   }

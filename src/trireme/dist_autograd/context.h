@@ -26,6 +26,10 @@ struct BackwardOptions {
   Mode mode = Mode::Exact;
   /// Leave all graphs as they are, for another backward over them.
   bool keep_graph = false;
+  /// In exact mode: where this worker's calls were the same, and used alike, in an
+  /// earlier backward, nothing is found out again. It is an error by name, and not a
+  /// wrong number, where another worker does something else than then.
+  bool static_graph = false;
   /// How long all workers may take; no longer than is left to the call inside which
   /// this is.
   std::chrono::milliseconds timeout = std::chrono::minutes(5);

@@ -10,8 +10,14 @@
 
 namespace trireme::dist_autograd {
 
-ContextState::ContextState(ContextId id, const std::weak_ptr<rpc::AgentCore>& core)
-    : id_(id), core_(core), worker_(this->core()->me().id) {}
+ContextState::ContextState(
+    ContextId id,
+    const std::weak_ptr<rpc::AgentCore>& core,
+    std::shared_ptr<Routes> routes)
+    : id_(id),
+      core_(core),
+      worker_(this->core()->me().id),
+      routes_(std::move(routes)) {}
 
 std::shared_ptr<rpc::AgentCore> ContextState::core() const {
   if (auto core = core_.lock())
@@ -90,11 +96,16 @@ std::vector<std::pair<SendId, autograd::edge_list>> ContextState::sends() const 
   return sends;
 }
 
-autograd::edge_list ContextState::edges_of(const SendId& send) const {
+std::optional<autograd::edge_list> ContextState::find_edges(const SendId& send) const {
   const std::lock_guard lock(mutex_);
   expect_open();
-  if (const auto found = sends_.find(send); found != sends_.end())
-    return found->second.edges;
+  const auto found = sends_.find(send);
+  return found == sends_.end() ? std::nullopt : std::optional(found->second.edges);
+}
+
+autograd::edge_list ContextState::edges_of(const SendId& send) const {
+  if (auto edges = find_edges(send))
+    return *std::move(edges);
   throw InvalidArgument(text(
       "[dist_autograd] expected a graph behind call ",
       send.call.ordinal,

@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <string>
 #include <unordered_map>
@@ -15,6 +16,7 @@
 #include "trireme/dist_autograd/gradients.h"
 #include "trireme/dist_autograd/ids.h"
 #include "trireme/dist_autograd/pass.h"
+#include "trireme/dist_autograd/routes.h"
 
 namespace trireme::rpc {
 class AgentCore;
@@ -26,10 +28,15 @@ namespace trireme::dist_autograd {
 /// gradients; all of it is safe for threads.
 class ContextState : public std::enable_shared_from_this<ContextState> {
  public:
-  ContextState(ContextId id, const std::weak_ptr<rpc::AgentCore>& core);
+  ContextState(
+      ContextId id,
+      const std::weak_ptr<rpc::AgentCore>& core,
+      std::shared_ptr<Routes> routes);
 
   const ContextId& id() const { return id_; }
   Gradients& gradients() { return gradients_; }
+  /// What this worker has learnt in all contexts.
+  Routes& routes() const { return *routes_; }
   /// This worker's agent; Error after its end.
   std::shared_ptr<rpc::AgentCore> core() const;
   rpc::WorkerId worker() const { return worker_; }
@@ -55,6 +62,8 @@ class ContextState : public std::enable_shared_from_this<ContextState> {
   std::vector<std::pair<SendId, autograd::edge_list>> sends() const;
   /// InvalidArgument if there is none: it needed no gradient, or a pass has freed it.
   autograd::edge_list edges_of(const SendId& send) const;
+  /// The same; none if there is none.
+  std::optional<autograd::edge_list> find_edges(const SendId& send) const;
   /// A send in words: "the result of mul() that went from worker1 to worker0".
   std::string text_of(const SendId& send) const;
 
@@ -80,6 +89,7 @@ class ContextState : public std::enable_shared_from_this<ContextState> {
   const ContextId id_;
   std::weak_ptr<rpc::AgentCore> core_;
   const rpc::WorkerId worker_;
+  std::shared_ptr<Routes> routes_;
   Gradients gradients_;
 
   mutable std::mutex mutex_;

@@ -127,7 +127,7 @@ std::shared_ptr<ContextState> Contexts::create() {
   Creator& mine = of(me_);
   const std::lock_guard lock(mine.mutex);
   const ContextId id{me_, next_number_.fetch_add(1)};
-  return mine.open[id.number] = std::make_shared<ContextState>(id, core_);
+  return mine.open[id.number] = std::make_shared<ContextState>(id, core_, routes_);
 }
 
 std::shared_ptr<ContextState> Contexts::find(const ContextId& id) const {
@@ -157,7 +157,8 @@ Contexts::StatePointer Contexts::join(const ContextId& id, std::uint64_t floor) 
     } else if (
         id.creator != me_ && id.number >= creator.floor &&
         !creator.ended.contains(id.number)) {
-      context = creator.open[id.number] = std::make_shared<ContextState>(id, core_);
+      context = creator.open[id.number] =
+          std::make_shared<ContextState>(id, core_, routes_);
       creator.highest = std::max(creator.highest, id.number);
     }
   }
@@ -275,7 +276,8 @@ void Contexts::forget(rpc::WorkerId worker, const std::string& why) noexcept {
   for (const StatePointer& context : over)
     context->end(text("the worker that has made its context is gone: ", why));
   for (const StatePointer& context : others)
-    if (const auto pass = context->running_pass(); pass && pass->plan().id.root == worker)
+    if (const auto pass = context->running_pass();
+        pass && pass->plan().id.root == worker)
       pass->fail(
           {.worker = context->worker_name(),
            .type = "trireme::PeerError",
@@ -284,8 +286,7 @@ void Contexts::forget(rpc::WorkerId worker, const std::string& why) noexcept {
 }
 
 std::shared_ptr<Contexts> contexts_of(const rpc::Agent& agent) {
-  auto contexts =
-      std::dynamic_pointer_cast<Contexts>(agent.core()->options().escort);
+  auto contexts = std::dynamic_pointer_cast<Contexts>(agent.core()->options().escort);
   if (!contexts)
     throw InvalidArgument(text(
         "[dist_autograd] expected an agent whose calls gradients cross, got worker ",

@@ -74,6 +74,7 @@ class Contexts final : public rpc::Escort,
   static std::vector<StatePointer> raise_floor(Creator& creator, std::uint64_t floor);
 
   std::weak_ptr<rpc::AgentCore> core_;
+  std::shared_ptr<Routes> routes_ = std::make_shared<Routes>();
   std::atomic<std::uint64_t> next_number_;
   std::atomic<std::uint64_t> next_pass_{1};
   rpc::WorkerId me_ = -1;

@@ -24,17 +24,16 @@ PassFault fault_of(const std::string& worker, const std::exception_ptr& error) {
 }
 
 void throw_fault(const PassFault& fault) {
-  const std::string what = text(
+  const std::string where = text(
       "[dist_autograd] expected a backward that all workers end well, got an error on "
       "worker ",
       fault.worker,
-      ": ",
-      fault.text,
-      "; look there first");
+      ": ");
+  constexpr const char* kRemedy = "; look there first";
   if (fault.gone >= 0)
-    throw PeerError(static_cast<int>(fault.gone), what);
+    throw PeerError(static_cast<int>(fault.gone), where + fault.text + kRemedy);
   if (fault.late)
-    throw TimeoutError(what);
+    throw TimeoutError(where + fault.text + kRemedy);
   throw rpc::RemoteError(
       "backward()", fault.worker, {.type = fault.type, .text = fault.text});
 }

@@ -41,5 +41,9 @@ struct trireme::rpc::Fields<trireme::dist_autograd::PassFault> {
   static constexpr auto name = "trireme.PassFault";
   static constexpr int version = 1;
   static constexpr auto members = std::tuple(
-      &PassFault::worker, &PassFault::type, &PassFault::text, &PassFault::gone, &PassFault::late);
+      &PassFault::worker,
+      &PassFault::type,
+      &PassFault::text,
+      &PassFault::gone,
+      &PassFault::late);
 };

@@ -17,6 +17,8 @@ struct SentPlan {
   PassId pass;
   bool keep_graph = false;
   bool exact = true;
+  bool follows = false;
+  std::uint64_t route = 0;
 };
 
 }  // namespace trireme::dist_autograd
@@ -27,7 +29,11 @@ struct trireme::rpc::WireType<trireme::dist_autograd::SentPlan> {
   static void write(ValueWriter& writer, const SentPlan& plan) {
     write_value(writer, plan.context);
     write_value(writer, plan.pass);
-    writer.bytes().flag(plan.keep_graph).flag(plan.exact);
+    writer.bytes()
+        .flag(plan.keep_graph)
+        .flag(plan.exact)
+        .flag(plan.follows)
+        .u64(plan.route);
   }
   static SentPlan read(ValueReader& reader) {
     SentPlan plan;
@@ -35,6 +41,8 @@ struct trireme::rpc::WireType<trireme::dist_autograd::SentPlan> {
     plan.pass = read_value<dist_autograd::PassId>(reader);
     plan.keep_graph = reader.bytes().flag();
     plan.exact = reader.bytes().flag();
+    plan.follows = reader.bytes().flag();
+    plan.route = reader.bytes().u64();
     return plan;
   }
   static std::string name() { return "plan"; }
@@ -59,11 +67,14 @@ const rpc::Function<Waiting(ContextId, PassId)> kWaiting{
     .name = std::string(kPrefix) + "waiting"};
 
 rpc::Caller to(const ContextState& context, const PassPlan& plan, rpc::WorkerId who) {
-  return rpc::Caller(context.core(), who, {.timeout = duration_cast<milliseconds>(plan.deadline.remaining())});
+  return rpc::Caller(
+      context.core(),
+      who,
+      {.timeout = duration_cast<milliseconds>(plan.deadline.remaining())});
 }
 
 SentPlan sent(const ContextState& context, const PassPlan& plan) {
-  return {context.id(), plan.id, plan.keep_graph, plan.exact};
+  return {context.id(), plan.id, plan.keep_graph, plan.exact, plan.follows, plan.route};
 }
 
 PassPlan received(const SentPlan& plan) {
@@ -71,6 +82,8 @@ PassPlan received(const SentPlan& plan) {
       .id = plan.pass,
       .keep_graph = plan.keep_graph,
       .exact = plan.exact,
+      .route = plan.route,
+      .follows = plan.follows,
       .deadline = rpc::this_call()->deadline};
 }
 
@@ -82,8 +95,7 @@ Answer worst_of(std::vector<Answer> answers) {
   return {};
 }
 
-rpc::Future<Answer> mark(
-    Contexts& contexts, const SentPlan& plan, const Sends& sends) {
+rpc::Future<Answer> mark(Contexts& contexts, const SentPlan& plan, const Sends& sends) {
   const auto context = contexts.find(plan.context);
   const auto pass = context->pass(received(plan));
   return send_marks(*context, pass->plan(), pass->mark(sends));
@@ -94,6 +106,8 @@ rpc::Future<Answer> feed(
   const auto pass = contexts.find(plan.context)->pass(received(plan));
   if (!plan.exact)
     pass->mark_all();
+  else if (plan.follows)
+    pass->follow();
   return pass->feed(send, std::move(gradients));
 }
 
@@ -157,8 +171,7 @@ void add_functions(
               const ContextId& context, const PassId& pass, const PassFault& fault) {
             fail(*contexts, context, pass, fault);
           })
-      .add(
-          kEnd.name, [contexts](const ContextId& context) { contexts->end(context); })
+      .add(kEnd.name, [contexts](const ContextId& context) { contexts->end(context); })
       .add(kWaiting.name, [contexts](const ContextId& context, const PassId& pass) {
         return waiting(*contexts, context, pass);
       });
@@ -179,7 +192,12 @@ rpc::Future<Answer> send_marks(
   std::vector<rpc::Future<Answer>> answers;
   for (const auto& [worker, sends] : marks)
     answers.push_back(
-        to(context, plan, worker).async(kMark, sent(context, plan), sends));
+        to(context, plan, worker)
+            .async(kMark, sent(context, plan), sends)
+            .handle([me = context.worker_name()](const rpc::Future<Answer>& marked) {
+              const std::exception_ptr error = marked.error();
+              return error ? Answer(fault_of(me, error)) : marked.get();
+            }));
   if (answers.empty())
     return rpc::ready_future(Answer());
   context.flush();

@@ -1,5 +1,6 @@
 #include "trireme/dist_autograd/pass.h"
 
+#include <algorithm>
 #include <utility>
 
 #include <torch/csrc/autograd/variable.h>
@@ -50,11 +51,54 @@ Pass::Marks Pass::mark(const std::vector<SendId>& sends) {
 }
 
 void Pass::mark_all() {
-  std::call_once(marked_all_, [&] {
+  std::call_once(marked_, [&] {
     const std::lock_guard graph(graph_);
     for (auto& [send, edges] : context_->sends())
       mark_one(send, std::move(edges));
   });
+}
+
+void Pass::follow() {
+  std::call_once(marked_, [&] {
+    const auto known = context_->routes().find({plan_.id.root, plan_.route});
+    const std::lock_guard graph(graph_);
+    Marks marks;
+    if (known)
+      for (const SendId& send : known->sends)
+        if (auto edges = context_->find_edges(send))
+          mark_one(send, *std::move(edges));
+    find_ends(marks);
+    if (known && found_route() == *known)
+      return;
+    throw InvalidArgument(text(
+        "[dist_autograd] expected the graph of an earlier backward on worker ",
+        context_->worker_name(),
+        ", got another one; leave static_graph off where it depends on data what is "
+        "called and used"));
+  });
+}
+
+void Pass::take_route(std::uint64_t number, bool follows) {
+  plan_.route = number;
+  plan_.follows = follows;
+}
+
+Route Pass::route() const {
+  const std::lock_guard graph(graph_);
+  return found_route();
+}
+
+// With graph_ held.
+Route Pass::found_route() const {
+  Route route{.sends = {}, .ends = ends_};
+  {
+    const std::lock_guard lock(mutex_);
+    for (const auto& [send, live] : live_)
+      route.sends.push_back(send);
+  }
+  std::sort(route.sends.begin(), route.sends.end());
+  std::sort(route.ends.begin(), route.ends.end());
+  return route;
 }
 
 // With graph_ held.
@@ -85,6 +129,7 @@ void Pass::find_ends(Marks& marks) {
     if (receive == nullptr)
       return;
     expect_own(*receive);
+    ends_.push_back(receive->send());
     marks[receive->sender()].push_back(receive->send());
   });
 }
@@ -101,8 +146,7 @@ void Pass::expect_own(const ReceiveNode& node) const {
       "; detach it, or call for it again inside this context"));
 }
 
-rpc::Future<Answer> Pass::feed(
-    const SendId& send, autograd::variable_list gradients) {
+rpc::Future<Answer> Pass::feed(const SendId& send, autograd::variable_list gradients) {
   std::unique_lock lock(mutex_);
   if (state_ == State::Failed)
     return rpc::ready_future(Answer(fault_));
@@ -253,7 +297,10 @@ void Pass::finish(std::unique_lock<std::mutex>& lock) {
     for (const auto& [send, live] : live_)
       if (live.fed)
         freed.push_back(send);
+  const bool learns = state_ == State::Ended && plan_.route != 0 && !plan_.follows;
   lock.unlock();
+  if (learns)
+    context_->routes().learn({plan_.id.root, plan_.route}, route());
   context_->pass_ended(*this, freed);
   lock.lock();
   over_ = true;

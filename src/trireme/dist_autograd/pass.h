@@ -16,6 +16,7 @@
 #include "trireme/core/deadline.h"
 #include "trireme/dist_autograd/fault.h"
 #include "trireme/dist_autograd/ids.h"
+#include "trireme/dist_autograd/routes.h"
 #include "trireme/rpc/future.h"
 
 namespace trireme::dist_autograd {
@@ -29,6 +30,10 @@ struct PassPlan {
   bool keep_graph = false;
   /// Wait for the gradients of marked sends alone; else of all that there are.
   bool exact = true;
+  /// A graph that all workers learn by this pass, or know already: then nothing is
+  /// marked again.
+  std::uint64_t route = 0;
+  bool follows = false;
   /// When the worker that has begun it gives up.
   Deadline deadline = Deadline::after(Deadline::kLongest);
 };
@@ -61,6 +66,13 @@ class Pass : public std::enable_shared_from_this<Pass> {
   Marks mark(const std::vector<SendId>& sends);
   /// Marks all sends of this worker, the first time that it is called.
   void mark_all();
+  /// Marks what the plan's route says, the first time that it is called.
+  /// InvalidArgument where this worker's graph is another one.
+  void follow();
+  /// What is marked here, and what was reached.
+  Route route() const;
+  /// On the worker that has begun it, before it tells others.
+  void take_route(std::uint64_t number, bool follows);
 
   /// Takes the gradients of a send. The future is this worker's answer.
   rpc::Future<Answer> feed(const SendId& send, autograd::variable_list gradients);
@@ -96,6 +108,7 @@ class Pass : public std::enable_shared_from_this<Pass> {
   };
   void mark_one(const SendId& send, autograd::edge_list edges);
   Marks new_marks();
+  Route found_route() const;
   void find_ends(Marks& marks);
   void expect_own(const ReceiveNode& node) const;
   void work();
@@ -110,8 +123,9 @@ class Pass : public std::enable_shared_from_this<Pass> {
   PassPlan plan_;
 
   /// Held by those who look at the graph, or run a part of it.
-  std::mutex graph_;
-  std::once_flag marked_all_;
+  mutable std::mutex graph_;
+  std::once_flag marked_;
+  std::vector<SendId> ends_;
   autograd::Executor executor_;
 
   mutable std::mutex mutex_;

@@ -63,7 +63,8 @@ void AgentCore::start(Transport& transport) {
   };
   if (options_.escort) {
     options_.escort->start(weak_from_this());
-    engine.forget = [escort = options_.escort](WorkerId worker, const std::string& why) {
+    engine.forget = [escort = options_.escort](
+                        WorkerId worker, const std::string& why) {
       escort->forget(worker, why);
     };
   }
@@ -144,8 +145,8 @@ Request AgentCore::pack(CallPlan& plan, CallEnd& end) const {
           "there"));
   std::string note;
   if (options_.escort)
-    end.escort_ = options_.escort->leave(
-        plan.to, plan.function, plan.arguments.tensors, note);
+    end.escort_ =
+        options_.escort->leave(plan.to, plan.function, plan.arguments.tensors, note);
   Request request{
       .payload = pack_call(
           {.function = plan.function,

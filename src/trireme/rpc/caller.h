@@ -40,22 +40,23 @@ class TypedEnd final : public CallEnd {
  private:
   void take(Payload payload, const ValueLimits& limits) override {
     // Whoever looks at the value decodes it, not the thread that brings it.
-    promise_.set_later([payload = std::move(payload),
-                        limits,
-                        escort = std::move(escort_)]() mutable -> T {
-      Values values = unpack_values(std::move(payload), limits);
-      if (escort)
-        escort->pass(values.tensors);
-      ValueReader reader(values, "the result of a call");
-      if constexpr (std::is_void_v<T>) {
-        read_value<std::monostate>(reader);
-        reader.expect_end();
-      } else {
-        T value = read_value<T>(reader);
-        reader.expect_end();
-        return value;
-      }
-    });
+    promise_.set_later(
+        [payload = std::move(payload),
+         limits,
+         escort = std::move(escort_)]() mutable -> T {
+          Values values = unpack_values(std::move(payload), limits);
+          if (escort)
+            escort->pass(values.tensors);
+          ValueReader reader(values, "the result of a call");
+          if constexpr (std::is_void_v<T>) {
+            read_value<std::monostate>(reader);
+            reader.expect_end();
+          } else {
+            T value = read_value<T>(reader);
+            reader.expect_end();
+            return value;
+          }
+        });
   }
   void fail(std::exception_ptr error) override {
     promise_.set_exception(std::move(error));

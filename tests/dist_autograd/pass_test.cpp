@@ -1,11 +1,13 @@
 // What goes wrong in a backward, and who hears of it.
+#include "trireme/dist_autograd/pass.h"
+
 #include <csignal>
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/custom_function.h>
 
-#include "tests/dist_autograd/worlds.h"
+#include "worlds.h"
 #include "trireme/rpc/remote_error.h"
 
 namespace trireme::dist_autograd {
@@ -26,7 +28,7 @@ struct Probe : torch::autograd::Function<Probe> {
   }
 };
 
-rpc::FunctionTable functions() {
+rpc::FunctionTable failing_functions() {
   rpc::FunctionTable table = basic_functions();
   table.add("probe", [](const at::Tensor& x) { return Probe::apply(x); });
   // Goes on through the workers until the last one, which has the probe.
@@ -41,7 +43,9 @@ rpc::FunctionTable functions() {
 }
 
 std::string complaint_of(
-    const ContextView& context, const Tensors& losses, const BackwardOptions& options = {}) {
+    const ContextView& context,
+    const Tensors& losses,
+    const BackwardOptions& options = {}) {
   try {
     context.backward(losses, options);
     return "";
@@ -51,15 +55,14 @@ std::string complaint_of(
 }
 
 TEST(FaultsRanks, ResultsThatNobodyUses) {
-  lead_world(3, functions(), [](Agent& agent) {
+  lead_world(3, failing_functions(), [](Agent& agent) {
     const at::Tensor x = leaf({2});
     const auto run = [&](const BackwardOptions& options) {
       const Context context(agent);
       const at::Tensor used = agent.to("worker1").call<at::Tensor>("mul", x, x);
       const at::Tensor unused = agent.to("worker2").call<at::Tensor>("mul", x, x);
       const std::string complaint = complaint_of(context, {used.sum()}, options);
-      EXPECT_TRUE(
-          !complaint.empty() || at::allclose(context.gradient(x), 2 * x));
+      EXPECT_TRUE(!complaint.empty() || at::allclose(context.gradient(x), 2 * x));
       return complaint;
     };
     EXPECT_EQ(run({.mode = Mode::Exact}), "");
@@ -77,7 +80,7 @@ TEST(FaultsRanks, ResultsThatNobodyUses) {
 
 // Where the send that waits is another worker's, it is named as well.
 TEST(FaultsRanks, TheResultOfACallThatNobodyUsesElsewhere) {
-  rpc::FunctionTable table = functions();
+  rpc::FunctionTable table = failing_functions();
   table.add("wasteful", [](const at::Tensor& x) {
     const auto unused = rpc::this_agent().to("worker2").call<at::Tensor>("mul", x, x);
     return x * 2;
@@ -102,7 +105,7 @@ TEST(FaultsRanks, TheResultOfACallThatNobodyUsesElsewhere) {
 }
 
 TEST(FaultsRanks, LossesThatCannotBe) {
-  lead_world(2, functions(), [](Agent& agent) {
+  lead_world(2, failing_functions(), [](Agent& agent) {
     const at::Tensor x = leaf({2});
     const Context context(agent);
     EXPECT_TRUE(contains(complaint_of(context, {}), "at least one loss"));
@@ -117,7 +120,7 @@ TEST(FaultsRanks, LossesThatCannotBe) {
 
 // Another backward cannot go on at another worker: it must not end there in silence.
 TEST(FaultsRanks, AnotherBackwardThanTheContexts) {
-  lead_world(2, functions(), [](Agent& agent) {
+  lead_world(2, failing_functions(), [](Agent& agent) {
     const at::Tensor x = leaf({2});
     const Context context(agent);
     const at::Tensor y = agent.to("worker1").call<at::Tensor>("mul", x, x);
@@ -128,7 +131,7 @@ TEST(FaultsRanks, AnotherBackwardThanTheContexts) {
 }
 
 TEST(FaultsRanks, TensorsOfAnotherContext) {
-  lead_world(2, functions(), [](Agent& agent) {
+  lead_world(2, failing_functions(), [](Agent& agent) {
     const at::Tensor x = leaf({2});
     at::Tensor old;
     {
@@ -144,7 +147,8 @@ TEST(FaultsRanks, TensorsOfAnotherContext) {
     const Context context(agent);
     for (const Mode mode : {Mode::Exact, Mode::Fast}) {
       EXPECT_TRUE(contains(
-          complaint_of(context, {old.sum()}, {.mode = mode}), "context that has ended"));
+          complaint_of(context, {old.sum()}, {.mode = mode}),
+          "context that has ended"));
       EXPECT_TRUE(contains(
           complaint_of(context, {foreign.sum()}, {.mode = mode, .keep_graph = true}),
           to_string(other->id())));
@@ -156,7 +160,7 @@ TEST(FaultsRanks, TensorsOfAnotherContext) {
 // The error is deep in a chain of workers, and reaches the first with the name of the
 // last.
 TEST(FaultsRanks, AnErrorOnTheLastOfFourWorkers) {
-  lead_world(4, functions(), [](Agent& agent) {
+  lead_world(4, failing_functions(), [](Agent& agent) {
     in_backward = [] { throw std::runtime_error("the weights are gone"); };
     const at::Tensor x = leaf({2});
     const Context context(agent);
@@ -176,7 +180,7 @@ TEST(FaultsRanks, AnErrorOnTheLastOfFourWorkers) {
 
 // Fifty failures, and then a backward in the same context.
 TEST(FaultsRanks, PassesAfterOnesThatFailed) {
-  lead_world(3, functions(), [](Agent& agent) {
+  lead_world(3, failing_functions(), [](Agent& agent) {
     std::atomic<bool> fails{true};
     in_backward = [&] {
       if (fails)
@@ -198,7 +202,7 @@ TEST(FaultsRanks, PassesAfterOnesThatFailed) {
 
 // A node ends the context in which it runs: an error, and no crash.
 TEST(FaultsRanks, AContextThatEndsDuringItsBackward) {
-  lead_world(2, functions(), [](Agent& agent) {
+  lead_world(2, failing_functions(), [](Agent& agent) {
     const auto contexts = contexts_of(agent);
     const auto context = contexts->create();
     in_backward = [&] { contexts->end(context->id()); };
@@ -217,7 +221,7 @@ TEST(FaultsRanks, AContextThatEndsDuringItsBackward) {
 }
 
 TEST(FaultsRanks, TwoBackwardsOfOneContextAtOnce) {
-  lead_world(2, functions(), [](Agent& agent) {
+  lead_world(2, failing_functions(), [](Agent& agent) {
     std::atomic<bool> inside{false}, go_on{false};
     in_backward = [&] {
       inside = true;
@@ -244,7 +248,7 @@ TEST(FaultsRanks, TwoBackwardsOfOneContextAtOnce) {
 // Who is killed in the middle of a backward ends it within two seconds, by name.
 TEST(FaultsProcs, AWorkerThatIsKilledInTheMiddle) {
   for (const Mode mode : {Mode::Exact, Mode::Fast}) {
-    auto options = with_functions(functions());
+    auto options = with_functions(failing_functions());
     options.timeout = seconds(20);
     testing::RpcProcesses world(3, options);
     testing::SharedNumber done;
@@ -278,7 +282,7 @@ TEST(FaultsProcs, AWorkerThatIsKilledInTheMiddle) {
 
 // What a dead trainer has left on a server goes.
 TEST(FaultsProcs, ContextsOfADeadWorkerGo) {
-  auto options = with_functions(functions());
+  auto options = with_functions(failing_functions());
   testing::RpcProcesses world(2, options);
   world.start([](Agent& agent) -> int {
     const auto contexts = contexts_of(agent);
