@@ -15,22 +15,22 @@ void expect_times(const std::vector<double>& row) {
 
 TEST(BenchGradientWorker, JobsAreLines) {
   const GradientJob job{
-      .op = "chain", .wire = "plain", .exact = false, .floats = 7, .calls = 4};
+      .op = "chain", .wire = "plain", .mode = "fast", .floats = 7, .calls = 4};
   const GradientJob same = parse_gradient_job(to_line(job));
   EXPECT_EQ(to_line(same), to_line(job));
   EXPECT_EQ(same.calls, 4);
   EXPECT_EQ(same.floats, 7);
-  EXPECT_FALSE(same.exact);
+  EXPECT_EQ(same.mode, "fast");
   EXPECT_THROW(parse_gradient_job("{}"), InvalidArgument);
   EXPECT_THROW(parse_gradient_job("rubbish"), InvalidArgument);
 }
 
 TEST(BenchGradientWorkerRanks, OneBeginsTheOthersServe) {
   std::vector<GradientJob> jobs;
-  for (const bool exact : {true, false})
+  for (const char* mode : {"exact", "static", "fast"})
     for (const char* op : {"multiply", "chain", "fan_out"})
       jobs.push_back(
-          {.op = op, .wire = "plain", .exact = exact, .calls = 2, .repetitions = 3});
+          {.op = op, .wire = "plain", .mode = mode, .calls = 2, .repetitions = 3});
   if (net::has_tls())
     jobs.push_back({.repetitions = 3});
   for (const auto& rows : gradient_rows(3, jobs)) {
@@ -42,8 +42,8 @@ TEST(BenchGradientWorkerRanks, OneBeginsTheOthersServe) {
 
 TEST(BenchGradientWorkerRanks, AllTrainersTimeTheHybridStep) {
   std::vector<GradientJob> jobs;
-  for (const bool exact : {true, false})
-    jobs.push_back({.op = "hybrid", .wire = "plain", .exact = exact, .repetitions = 3});
+  for (const char* mode : {"exact", "static", "fast"})
+    jobs.push_back({.op = "hybrid", .wire = "plain", .mode = mode, .repetitions = 3});
   for (const auto& rows : gradient_rows(kHybridTrainers + 1, jobs)) {
     for (size_t rank = 0; rank < kHybridTrainers; ++rank)
       expect_times(rows[rank]);
@@ -59,6 +59,7 @@ TEST(BenchGradientWorkerRanks, WhatCannotBeDoneIsNoFigure) {
 TEST(BenchGradientWorkerRanks, RefusesWhatItDoesNotKnow) {
   EXPECT_THROW(gradient_rows(1, {{.op = "fly"}}), InvalidArgument);
   EXPECT_THROW(gradient_rows(1, {{.wire = "string"}}), InvalidArgument);
+  EXPECT_THROW(gradient_rows(1, {{.mode = "smart"}}), InvalidArgument);
 }
 
 }  // namespace

@@ -12,20 +12,22 @@ constexpr int kGradientRanks = 5;
 // One kind of work: in the way that has the goal, and in others beside it.
 void add_ways(
     std::vector<GradientCase>& cases, const GradientCase& as_asked, bool tls) {
-  const auto add = [&](const char* what, const char* wire, bool exact, bool asked) {
-    GradientCase one = as_asked;
-    one.name += what;
-    one.job.wire = wire;
-    one.job.exact = exact;
-    if (!asked)
-      one.goal.reset();
-    cases.push_back(one);
-  };
+  const auto add =
+      [&](const char* what, const char* wire, const char* mode, bool asked) {
+        GradientCase one = as_asked;
+        one.name += what;
+        one.job.wire = wire;
+        one.job.mode = mode;
+        if (!asked)
+          one.goal.reset();
+        cases.push_back(one);
+      };
   if (tls) {
-    add(", exact", "key", true, true);
-    add(", fast", "key", false, false);
+    add(", exact", "key", "exact", true);
+    add(", static graph", "key", "static", false);
+    add(", fast", "key", "fast", false);
   }
-  add(", exact, without TLS", "plain", true, !tls);
+  add(", exact, without TLS", "plain", "exact", !tls);
 }
 
 }  // namespace

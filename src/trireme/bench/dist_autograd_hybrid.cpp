@@ -101,12 +101,12 @@ at::Tensor HybridTrainer::loss() {
   return loss_of(model_->part.forward(agent_.to(kHybridTrainers), batch_), batch_);
 }
 
-void HybridTrainer::step(dist_autograd::Mode mode) {
+void HybridTrainer::step(const dist_autograd::BackwardOptions& options) {
   const dist_autograd::Context context(agent_);
-  context.backward({loss()}, {.mode = mode});
+  context.backward({loss()}, options);
 }
 
-void HybridTrainer::check(dist_autograd::Mode mode) {
+void HybridTrainer::check(const dist_autograd::BackwardOptions& options) {
   HybridParts local;
   const at::Tensor sparse = local.embedding->forward(batch_.ids, batch_.offsets);
   const at::Tensor x = at::cat({local.fc1->forward(batch_.dense), sparse}, 1);
@@ -115,7 +115,7 @@ void HybridTrainer::check(dist_autograd::Mode mode) {
   comm::all_reduce(trainers_, mean, {.op = comm::ReduceOp::Mean});
 
   const dist_autograd::Context context(agent_);
-  context.backward({loss()}, {.mode = mode});
+  context.backward({loss()}, options);
   expect_gradient(
       agent_.to(kHybridTrainers).call(net_gradient),
       local.net->weight.grad(),

@@ -43,10 +43,10 @@ class HybridTrainer {
   ~HybridTrainer();
   /// Forward and backward in a context of its own: fc1(dense) beside the server's
   /// embeddings of the ids, through the server's net, and fc2.
-  void step(dist_autograd::Mode mode);
+  void step(const dist_autograd::BackwardOptions& options);
   /// Throws unless gradients are what they should be, here and at the server.
   /// Collective.
-  void check(dist_autograd::Mode mode);
+  void check(const dist_autograd::BackwardOptions& options);
 
  private:
   struct Model;

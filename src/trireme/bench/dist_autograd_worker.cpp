@@ -24,6 +24,7 @@ namespace trireme::bench {
 namespace {
 
 using GradientClock = std::chrono::steady_clock;
+using dist_autograd::BackwardOptions;
 using dist_autograd::Context;
 using dist_autograd::Mode;
 
@@ -82,8 +83,10 @@ at::Tensor wanted_gradient(const GradientJob& job, const Product& of) {
   return of.y.detach() * (job.op == "fan_out" ? job.calls : 1);
 }
 
-Mode mode_of(const GradientJob& job) {
-  return job.exact ? Mode::Exact : Mode::Fast;
+BackwardOptions options_of(const GradientJob& job) {
+  return {
+      .mode = job.mode == "fast" ? Mode::Fast : Mode::Exact,
+      .static_graph = job.mode == "static"};
 }
 
 void check_known(const GradientJob& job) {
@@ -91,6 +94,11 @@ void check_known(const GradientJob& job) {
     throw InvalidArgument(text(
         "[bench] expected wire to be key or plain, got ",
         in_quotes(job.wire),
+        "; take one of them"));
+  if (job.mode != "exact" && job.mode != "fast" && job.mode != "static")
+    throw InvalidArgument(text(
+        "[bench] expected mode to be exact, fast or static, got ",
+        in_quotes(job.mode),
         "; take one of them"));
   if (job.op != "multiply" && job.op != "chain" && job.op != "fan_out" &&
       job.op != "hybrid")
@@ -103,7 +111,7 @@ void check_known(const GradientJob& job) {
 }  // namespace
 
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(
-    GradientJob, op, wire, exact, floats, calls, warm_up, repetitions)
+    GradientJob, op, wire, mode, floats, calls, warm_up, repetitions)
 
 std::string to_line(const GradientJob& job) {
   return nlohmann::json(job).dump();
@@ -167,17 +175,17 @@ std::vector<double> GradientWorker::work(const GradientJob& job) {
 
 GradientWorker::Step GradientWorker::prepare(
     const GradientJob& job, const rpc::Agent& agent) {
-  const Mode mode = mode_of(job);
+  const BackwardOptions options = options_of(job);
   if (job.op == "hybrid") {
     if (!trainer_ || std::exchange(trainer_wire_, job.wire) != job.wire)
       trainer_ = std::make_unique<HybridTrainer>(agent, trainers_);
     trainer_wire_ = job.wire;
-    trainer_->check(mode);
-    return [this, mode] { trainer_->step(mode); };
+    trainer_->check(options);
+    return [this, options] { trainer_->step(options); };
   }
-  const auto forward_and_backward = [&agent, job, mode](const Product& of) {
+  const auto forward_and_backward = [&agent, job, options](const Product& of) {
     const Context context(agent);
-    context.backward({gradient_loss(agent, job, of)}, {.mode = mode});
+    context.backward({gradient_loss(agent, job, of)}, options);
     return context.gradient(of.x);
   };
   const Product of(job.floats);

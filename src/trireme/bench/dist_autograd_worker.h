@@ -17,7 +17,7 @@
 namespace trireme::bench {
 
 /// What all workers have to do. bench/peers/dist_autograd.py reads the same, apart from
-/// `wire` and `exact`.
+/// `wire` and `mode`.
 struct GradientJob {
   /// One forward and backward: "multiply", of two tensors at worker 1; "chain", through
   /// `calls` workers, of which each calls the next; "fan_out", of `calls` products that
@@ -26,8 +26,8 @@ struct GradientJob {
   std::string op = "multiply";
   /// "key": as two workers of a job on one host talk. "plain": without protection.
   std::string wire = "key";
-  /// Mode::Exact, else Mode::Fast.
-  bool exact = true;
+  /// "exact", "fast", or "static": exact with BackwardOptions::static_graph.
+  std::string mode = "exact";
   std::int64_t floats = 1024;
   int calls = 1;
   int warm_up = 1;
