@@ -19,12 +19,15 @@
 
 int main() try {
   const trireme::comm::Group world = trireme::comm::init();
-  at::Tensor number = at::full({1}, world.rank() + 1);
-  trireme::comm::all_reduce(world, number);
-  // One write a line, so that the lines of several ranks do not mix.
-  std::cout << "rank " + std::to_string(world.rank()) + " of " +
-                   std::to_string(world.size()) + ": the sum is " +
-                   std::to_string(number.item<int64_t>()) + "\n";
+  // What is thrown in here reaches the other ranks with its words.
+  trireme::comm::telling_peers(world, [&world] {
+    at::Tensor number = at::full({1}, world.rank() + 1);
+    trireme::comm::all_reduce(world, number);
+    // One write a line, so that the lines of several ranks do not mix.
+    std::cout << "rank " + std::to_string(world.rank()) + " of " +
+                     std::to_string(world.size()) + ": the sum is " +
+                     std::to_string(number.item<int64_t>()) + "\n";
+  });
   return 0;
 } catch (const std::exception& error) {
   std::cerr << error.what() << "\n";

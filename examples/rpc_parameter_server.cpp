@@ -67,7 +67,7 @@ void train_on_own_data(const rpc::RRef<Weights>& weights) {
     weights.call(&Weights::push, at::mv(x.t(), error) / 64, 0.2);
   }
   if (!(last < first / 10))
-    throw Error("[example] the loss did not fall");
+    throw Error("[example] expected a loss that falls, got another; lower the rate");
   if (rpc::this_agent().me().id == 0)
     std::cout << "trainer 0: loss " << first << " at first, " << last << " in the end"
               << std::endl;

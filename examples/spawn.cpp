@@ -17,11 +17,14 @@ namespace {
 // What each rank does, in a process of its own.
 int work(int rank) {
   const trireme::comm::Group world = trireme::comm::init();
-  at::Tensor number = at::full({1}, rank + 1);
-  trireme::comm::all_reduce(world, number);
-  if (rank == 0)
-    std::cout << "rank 0 of " << world.size() << ": the sum is "
-              << number.item<int64_t>() << std::endl;
+  // What is thrown in here reaches the other ranks with its words.
+  trireme::comm::telling_peers(world, [&] {
+    at::Tensor number = at::full({1}, rank + 1);
+    trireme::comm::all_reduce(world, number);
+    if (rank == 0)
+      std::cout << "rank 0 of " << world.size() << ": the sum is "
+                << number.item<int64_t>() << std::endl;
+  });
   return 0;
 }
 

@@ -1,5 +1,6 @@
-// Any bytes as the arguments of a call, and as its tensors: they are refused, or every
-// tensor lies inside the bytes, and what was read can be sent again.
+// Any bytes as the arguments of a call, as its tensors, and as all of its payload: they
+// are refused, or every tensor lies inside the bytes, and what was read can be sent
+// again.
 #include <cstring>
 #include <memory>
 #include <string>
@@ -9,6 +10,7 @@
 #include <ATen/Functions.h>
 
 #include "trireme/core/error.h"
+#include "trireme/rpc/call_payload.h"
 #include "trireme/rpc/signature.h"
 #include "trireme/rpc/values.h"
 
@@ -117,6 +119,25 @@ void try_all_arguments(const Values& values, int kind) {
   }
 }
 
+/// What stands before and behind the arguments; what was read can be sent again.
+void try_payload(const std::string& bytes, const std::vector<Part>& parts) {
+  const Payload payload{.bytes = bytes, .parts = parts, .references = {}};
+  try {
+    const CallHead head = unpack_call_head(payload);
+    const CallHead again = unpack_call_head(pack_call(head, {}));
+    must(again.function == head.function && again.note == head.note);
+    for (const at::Tensor& tensor :
+         unpack_arguments(payload, {.tensor_bytes = 1 << 16}).tensors)
+      touch(tensor);
+  } catch (const InvalidArgument&) {
+  }
+  try {
+    const Fault fault = unpack_fault(payload);
+    must(unpack_fault(pack_fault(fault)).text == fault.text);
+  } catch (const InvalidArgument&) {
+  }
+}
+
 /// The next piece: a byte for its length, and as many.
 std::string_view take_piece(std::string_view& bytes) {
   if (bytes.empty())
@@ -150,5 +171,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   values.references.resize(static_cast<std::size_t>(kind / 6 % 3));
   try_all_arguments(values, kind);
+  try_payload(values.bytes, parts);
   return 0;
 }

@@ -24,19 +24,26 @@ def read_log(path):
     return times
 
 
+# Libraries and tests that are parts of a module, by what they are called.
+PARTS = {"net_tls": "net", "net_without_tls": "net", "comm_mpi": "comm",
+         "comm_without_mpi": "comm", "tcp": "comm", "wire": "comm", "mpi": "comm"}
+
+
 def module_of(output):
     """What an output belongs to: "comm", "tests of comm", "precompiled headers", "links", …"""
-    if "cmake_pch" in output:
+    if re.search(r"/trireme_(test_)?pch\.dir/", output):
         return "precompiled headers"
     if not output.endswith((".o", ".obj")):
         return "links and lists"
     match = re.search(r"CMakeFiles/([\w-]+)\.dir/", output)
     target = match.group(1) if match else output
     if target.endswith("_test"):
-        return "tests of " + target[:-len("_test")]
+        name = target[:-len("_test")]
+        return "tests of " + PARTS.get(name, name)
     if target.startswith("example_"):
         return "examples"
-    return target.removeprefix("trireme_")
+    name = target.removeprefix("trireme_")
+    return PARTS.get(name, name)
 
 
 def sums(times):

@@ -18,6 +18,7 @@ TYPES = ("InvalidArgument", "NotSupported", "PeerError", "TimeoutError", "Error"
 ALLOWED = {
     "bench/protocol.cpp": {'object.at("error")': "a worker, in its own error"},
     "comm/agree.cpp": {"all[rank]": "another rank"},
+    "comm/no_collectives.cpp": {"refusal_)": "whoever made the scope"},
     "comm/mpi/mpi_world.cpp": {"TimeoutError(what)": "comm/channel_text.cpp"},
     "comm/shared/group_steps.cpp": {"describe_mismatch(": "comm/collective.cpp"},
     "comm/shared/ring.cpp": {"TimeoutError(what)": "comm/channel_text.cpp"},
@@ -25,19 +26,32 @@ ALLOWED = {
     "comm/wire/hosts_call.cpp": {"describe_mismatch(": "comm/collective.cpp",
                                  "PeerError(origin, words)": "a rank of another host"},
     "comm/wire/wire_steps.cpp": {"describe_mismatch(": "comm/collective.cpp"},
-    "comm/tcp/tcp_mail.cpp": {"failure_->why": "the rank that stopped the world"},
+    "comm/tcp/tcp_mail.cpp": {"failure_->why": "the rank that stopped the world",
+                             "absence_->why": "who stays away"},
     "comm/tcp/tcp_world.cpp": {"TimeoutError(what)": "comm/channel_text.cpp",
                                "first_reason": "the rank that gave up first"},
     "dist_autograd/fault.cpp": {"where + fault.text": "the worker where it was"},
+    "dp/reducer.cpp": {"InvalidArgument(what)": "refuse_pass() there, for all ranks"},
     "dp/replica.cpp": {"lost_step(lost)": "lost_step() there"},
     "launch/await.cpp": {"Error(packet)": "the process that keeps the ranks"},
     "net/request_store.cpp": {"reply.text": "the store's table, perhaps in another process"},
     "net/node_dialling.cpp": {"(why)": "whoever refused or was lost"},
     "net/store_client.cpp": {"gone_text()": "gone_text() there"},
     "pipe/failure.cpp": {"both(e)": "whoever threw first"},
+    "rpc/roster.cpp": {"trouble_,": "read_one() there"},
     "sched/action_text.cpp": {"flaw->what": "ActionReader::refuse()"},
     "sched/csv.cpp": {"what)": "its callers, and ActionReader::refuse()"},
     "train/run_lock.cpp": {"(refusal)": "rank 0"},
+}
+
+# Functions that write "[module] expected " before what each caller gives them, by file: the
+# callers, in that module, say what came instead.
+FINISHED_BY_CALLERS = {
+    "data/bpe.cpp": "refuse_bpe",
+    "data/file_bytes.h": "refuse_file",
+    "data/token_loader.cpp": "refuse_loading",
+    "train/config_check.cpp": "need",
+    "train/generate.cpp": "need",
 }
 
 MADE = re.compile(
@@ -58,7 +72,7 @@ def without_comments(source):
 
 
 def end_of_call(source, start):
-    """Behind the parenthesis that closes the one at start - 1."""
+    """After the parenthesis that closes the one at start - 1."""
     depth = 1
     for match in re.compile(TOKEN.pattern + r"|[()]", re.DOTALL).finditer(source, start):
         depth += {"(": 1, ")": -1}.get(match[0], 0)
@@ -67,26 +81,38 @@ def end_of_call(source, start):
     return len(source)
 
 
-def flaw_of(call, modules):
+NO_OTHER = ("a text that does not say what came instead", 'write "expected X, got Y"')
+
+
+def says_what_came(said):
+    return re.search(r"\b(?:got|but)\b", said)
+
+
+def flaw_of(call, modules, finished_elsewhere):
     """What is wrong with the texts of a call, and what to do; None if nothing is."""
-    texts = STRING.findall(call)
-    said = "".join(texts)
+    said = "".join(STRING.findall(call))
     module = re.match(r"\[(\w+)\] ", said)
     if not module or module[1] not in modules:
         return "a text without its module", 'begin it with "[module] "'
     if "expected " not in said:
         return "a text that does not say what was expected", 'write "expected X, got Y"'
-    if "; " not in said.split("expected ", 1)[1]:
+    after = said.split("expected ", 1)[1]
+    if "; " not in after:
         return "a text without a remedy", 'end it with "; " and what the reader can do'
     if re.search(r"\bwanted\b", said):
         return 'a text that says "wanted"', 'write "expected"'
+    if re.search(r"\bbehind\b", said):
+        return 'a text that says "behind"', 'write "after" or "below"'
+    if not finished_elsewhere and not says_what_came(after):
+        return NO_OTHER
     return None
 
 
 class Checker:
-    def __init__(self, root, allowed):
+    def __init__(self, root, allowed, finished):
         self.root = Path(root)
         self.allowed = allowed
+        self.finished = finished
         self.unused = {(file, part) for file, parts in allowed.items() for part in parts}
         self.problems = []
 
@@ -107,22 +133,37 @@ class Checker:
             call = source[match.start():end_of_call(source, match.end())]
             if "what()" in call:
                 continue
-            flaw = flaw_of(call, modules)
+            flaw = flaw_of(call, modules, name in self.finished)
             if flaw is None:
                 continue
             leave = next((part for part in self.allowed.get(name, ()) if part in call), None)
             if leave:
                 self.unused.discard((name, leave))
                 continue
-            line = source.count("\n", 0, match.start()) + 1
-            self.problems.append(f"{path.relative_to(self.root)}:{line}: {flaw[0]}; {flaw[1]}")
+            self.refuse(path, source, match.start(), flaw)
+        for place, function in self.finished.items():
+            # A header's function may be called in all of its module.
+            if name == place or (place.endswith(".h") and
+                                 Path(name).parent == Path(place).parent):
+                self.check_callers(path, source, function)
+
+    def check_callers(self, path, source, function):
+        for match in re.finditer(r"(?<!void )\b%s\(" % function, source):
+            call = source[match.start():end_of_call(source, match.end())]
+            if STRING.search(call) and not says_what_came("".join(STRING.findall(call))):
+                self.refuse(path, source, match.start(), NO_OTHER)
+
+    def refuse(self, path, source, place, flaw):
+        line = source.count("\n", 0, place) + 1
+        self.problems.append(f"{path.relative_to(self.root)}:{line}: {flaw[0]}; {flaw[1]}")
 
 
 def main():
     own = Path(__file__).resolve().parent.parent
     root = Path(sys.argv[1]) if len(sys.argv) > 1 else own
     # Another tree has none of these files.
-    problems = Checker(root, ALLOWED if root.resolve() == own else {}).run()
+    here = root.resolve() == own
+    problems = Checker(root, ALLOWED if here else {}, FINISHED_BY_CALLERS if here else {}).run()
     for problem in problems:
         print(problem)
     return 1 if problems else 0

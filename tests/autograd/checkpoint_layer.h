@@ -61,7 +61,7 @@ inline variable_list run(
   for (int pass = 0; pass < 2; ++pass) {
     const std::vector<NodePtr> nodes = nodes_of(inputs);
     Roots roots = from(make());
-    WeightPass rest;
+    WeightRest rest;
     variable_list got;
     if (way == Way::Fused)
       got = executor.backward(std::move(roots), {.inputs = nodes});

@@ -24,7 +24,7 @@ TEST(CheckpointNode, ComputesOnceAgainForBothHalves) {
   Roots roots = from({layer.again(x)});
   EXPECT_EQ(layer.runs, 1);
   EXPECT_FALSE(layer.inside->is_alive());
-  WeightPass weights;
+  WeightRest weights;
   executor.input_pass(std::move(roots), {.inputs = nodes}, weights);
   EXPECT_EQ(layer.runs, 2);
   EXPECT_TRUE(layer.inside->is_alive());  // the graph waits for W
@@ -125,7 +125,7 @@ TEST(CheckpointNode, HoldsNothingAfterAFailure) {
   const std::vector<NodePtr> nodes = nodes_of({x});
   EXPECT_THROW(executor.backward(forward(), {}), Error);
   EXPECT_FALSE(layer.inside->is_alive());
-  WeightPass weights;
+  WeightRest weights;
   EXPECT_THROW(executor.input_pass(forward(), {.inputs = nodes}, weights), Error);
   EXPECT_FALSE(layer.inside->is_alive());
   EXPECT_TRUE(weights.empty());

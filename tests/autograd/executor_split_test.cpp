@@ -31,7 +31,7 @@ TEST(ExecutorSplitGraphs, GiveTheGradientsOfAFusedPass) {
     const RandomGraph graph(graph_options(seed)), twin(graph_options(seed));
     const variable_list wanted = executor.backward(
         {twin.roots, twin.gradients}, {.inputs = nodes_of(twin.inputs)});
-    WeightPass weights;
+    WeightRest weights;
     const variable_list got = executor.input_pass(
         {graph.roots, graph.gradients}, {.inputs = nodes_of(graph.inputs)}, weights);
     ASSERT_TRUE(same_gradients(got, wanted)) << "graph " << seed;
@@ -53,7 +53,7 @@ TEST(ExecutorSplitGraphs, CallEachHookOnce) {
     options.log = &twin_log;
     const RandomGraph twin(options);
     executor.backward({twin.roots, twin.gradients}, {.inputs = nodes_of(twin.inputs)});
-    WeightPass weights;
+    WeightRest weights;
     executor.input_pass(
         {graph.roots, graph.gradients}, {.inputs = nodes_of(graph.inputs)}, weights);
     executor.weight_pass(std::move(weights), {});
@@ -73,7 +73,7 @@ TEST(ExecutorSplitGraphs, AreKeptForAnotherPass) {
       executor.backward(
           {twin.roots, twin.gradients},
           {.inputs = nodes_of(twin.inputs), .keep_graph = true});
-      WeightPass weights;
+      WeightRest weights;
       executor.input_pass(
           {graph.roots, graph.gradients},
           {.inputs = inputs, .keep_graph = true},
@@ -92,7 +92,7 @@ struct Split {
   at::Tensor x = leaf({3, 5});
   at::Tensor w = leaf({5, 5});
   NodePtr input = gradient_edge(x).function;
-  WeightPass weights;
+  WeightRest weights;
 
   static Roots from(const variable_list& outputs) {
     Roots roots;
@@ -266,7 +266,7 @@ TEST(ExecutorSplit, InterleavesMicrobatches) {
   for (const at::Tensor& x : batches)
     split.executor.backward(make(x), {});
   const at::Tensor wanted = Split::take_grad(w);
-  std::vector<WeightPass> waiting(batches.size());
+  std::vector<WeightRest> waiting(batches.size());
   for (size_t i = 0; i < batches.size() + 3; ++i) {
     if (i < batches.size()) {
       const std::vector<NodePtr> inputs = nodes_of({batches[i]});
@@ -305,7 +305,7 @@ TEST(ExecutorSplit, FreesWhatEachHalfHasUsed) {
   split.second_half();
   EXPECT_FALSE(for_weights->is_alive());
   start();
-  split.weights = WeightPass();  // or it is given up
+  split.weights = WeightRest();  // or it is given up
   EXPECT_FALSE(for_weights->is_alive());
 }
 

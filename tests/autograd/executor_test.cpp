@@ -4,6 +4,7 @@
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
+#include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/variable.h>
 
 #include "lambda_node.h"
@@ -130,7 +131,7 @@ TEST(Executor, RunsAGraphOfHundredThousandNodes) {
   executor.backward(roots_of(deep()), {});
   EXPECT_EQ(x.grad().item<float>(), 1);
   const NodePtr input = gradient_edge(x).function;
-  WeightPass weights;
+  WeightRest weights;
   const variable_list got =
       executor.input_pass(roots_of(deep()), {.inputs = {&input, 1}}, weights);
   EXPECT_EQ(got.at(0).item<float>(), 1);
@@ -216,17 +217,62 @@ TEST(Executor, CallsWhatWaitsForTheEnd) {
           "added at the end"}));
 }
 
-TEST(Executor, ForgetsWhatWaitsForTheEndAfterAnError) {
+TEST(Executor, TellsWhatWaitsForTheEndOfAnError) {
   const at::Tensor x = whole_leaf({3});
   bool called = false;
+  std::string why;
   const auto failing = [&](variable_list) -> variable_list {
-    Executor::current()->at_end([&called] { called = true; });
+    Executor::current()->at_end(
+        [&called] { called = true; }, [&why](const std::string& said) { why = said; });
     throw std::runtime_error("no");
   };
   Executor executor;
   EXPECT_THROW(executor.backward(roots_of(through(x, failing).sum()), {}), Error);
+  EXPECT_EQ(why, "no");
+  why.clear();
   executor.backward(roots_of(x.sum()), {});
   EXPECT_FALSE(called);
+  EXPECT_EQ(why, "");
+}
+
+// What has ended well hears nothing of those after it.
+TEST(Executor, AnEndThatFailsIsTheEndOfThoseAfterIt) {
+  std::vector<std::string> log;
+  const auto wait_for_end = [&log](const std::string& name, bool fails) {
+    Executor::current()->at_end(
+        [&log, name, fails] {
+          if (fails)
+            throw std::runtime_error("no");
+          log.push_back(name);
+        },
+        [&log, name](const std::string& why) { log.push_back(name + ": " + why); });
+  };
+  const at::Tensor y = through(whole_leaf({3}), [&](variable_list gradients) {
+    wait_for_end("a", false);
+    wait_for_end("b", true);
+    wait_for_end("c", false);
+    return gradients;
+  });
+  EXPECT_THROW(Executor().backward(roots_of(y.sum()), {}), std::runtime_error);
+  EXPECT_EQ(log, (std::vector<std::string>{"a", "b: no", "c: no"}));
+}
+
+// As docs/pipeline.md says of what belongs to torch's engine.
+TEST(Executor, HasTheEnginesWordsUnderOtherNames) {
+  const at::Tensor x = whole_leaf({3});
+  Executor executor;
+  const Node* running = nullptr;
+  const at::Tensor y = through(x, [&](variable_list gradients) {
+    EXPECT_ANY_THROW(
+        torch::autograd::Engine::get_default_engine().queue_callback([] {}));
+    EXPECT_FALSE(torch::autograd::get_current_node());
+    EXPECT_EQ(Executor::current(), &executor);
+    running = Executor::current()->running_node();
+    return gradients;
+  });
+  executor.backward(roots_of(y), {});
+  EXPECT_EQ(running, y.grad_fn().get());
+  EXPECT_EQ(executor.running_node(), nullptr);
 }
 
 TEST(Executor, CanBeUsedAfterAnErrorAndHoldsNothing) {
@@ -382,7 +428,7 @@ TEST(Executor, RefusesAPassWithoutAStore) {
         testing::message_of<InvalidArgument>(pass),
         "[autograd] expected a store for the gradients of a pass, got none"));
   };
-  WeightPass weights;
+  WeightRest weights;
   refused([&] { executor.backward(roots_of(x.sum()), {.store = nullptr}); });
   refused([&] { executor.input_pass(roots_of(x.sum()), {.store = nullptr}, weights); });
   refused([&] { executor.weight_pass(std::move(weights), {.store = nullptr}); });

@@ -16,6 +16,16 @@ at::Tensor plain_leaf() {
   return at::ones({3}).set_requires_grad(true);
 }
 
+TEST(GraphEnds, ThatAreNoLeavesGoOnElsewhere) {
+  struct End final : Node {
+    variable_list apply(variable_list&&) override { return {}; }
+  };
+  const at::Tensor a = plain_leaf();
+  EXPECT_FALSE(goes_on_elsewhere(*gradient_edge(a).function));
+  EXPECT_FALSE(goes_on_elsewhere(*gradient_edge(a * 2).function));
+  EXPECT_TRUE(goes_on_elsewhere(*make_node<End>()));
+}
+
 TEST(GraphEnds, AreTheLeavesEachOnce) {
   const at::Tensor a = plain_leaf(), b = plain_leaf(), c = plain_leaf(),
                    plain = at::ones({3});

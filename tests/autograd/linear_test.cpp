@@ -160,7 +160,7 @@ TEST(Linear, SplitsItsBackward) {
     const at::Tensor y = layer.ours();
     const std::vector<NodePtr> inputs{gradient_edge(layer.x).function};
     Executor executor;
-    WeightPass later;
+    WeightRest later;
     const auto of_input = executor.input_pass(
         {.edges = {gradient_edge(y)}, .gradients = {gradient}},
         {.inputs = inputs},

@@ -65,7 +65,7 @@ TEST(SplitFunction, LeavesWeightsToTheSecondHalf) {
   const at::Tensor x = leaf({3, 5}), w = leaf({5, 5});
   const std::vector<NodePtr> inputs = nodes_of({x});
   Executor executor;
-  WeightPass rest;
+  WeightRest rest;
   SplitCounts counts;
   executor.input_pass(from({own(x, w)}), {.inputs = inputs, .counts = &counts}, rest);
   EXPECT_EQ(own.log, "i");
@@ -152,7 +152,7 @@ TEST(SplitNode, MustNotGiveInputsAnythingInTheSecondHalf) {
           torch::autograd::impl::gradient_edge(w)}));
   const std::vector<NodePtr> inputs = nodes_of({x});
   Executor executor;
-  WeightPass rest;
+  WeightRest rest;
   executor.input_pass(from({y}), {.inputs = inputs}, rest);
   EXPECT_TRUE(testing::contains(
       testing::message_of<InvalidArgument>(
@@ -196,7 +196,7 @@ TEST(RunWhole, KeepsANodeFromRunningTwice) {
     EXPECT_TRUE(same_gradients(run(Way::Split, make, {x}, {w, norm}), wanted));
     EXPECT_EQ(calls, marked ? 2 : 4);  // two passes
     Executor executor;
-    WeightPass rest;
+    WeightRest rest;
     SplitCounts counts;
     executor.input_pass(from(make()), {.inputs = inputs, .counts = &counts}, rest);
     EXPECT_EQ(counts.total(SplitCounts::kSplit), 0);
@@ -216,7 +216,7 @@ TEST(RunWhole, CountsInsideACheckpointToo) {
   const at::Tensor x = leaf({3, 5});
   const std::vector<NodePtr> inputs = nodes_of({x});
   Executor executor;
-  WeightPass rest;
+  WeightRest rest;
   SplitCounts counts;
   executor.input_pass(
       from({layer.again(x)}), {.inputs = inputs, .counts = &counts}, rest);

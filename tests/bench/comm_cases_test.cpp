@@ -82,18 +82,29 @@ TEST(CommCases, OfTcpAskWhatTheDocumentationSays) {
       {"all_reduce 1 MiB, tcp, 2 ranks", 1},
       {"all_reduce 64 MiB, tcp, 2 ranks", 1},
       {"all_reduce 1 MiB, tcp, 2 hosts of 2 ranks", 2},
-      {"all_reduce 64 MiB, tcp, 2 hosts of 2 ranks", 2}};
-  std::map<std::string, double> found;
+      {"all_reduce 64 MiB, tcp, 2 hosts of 2 ranks", 2},
+      {"all_reduce 1 MiB, tcp, 2 hosts of 2 ranks over 1 Gbit/s", 2},
+      {"all_reduce 64 MiB, tcp, 2 hosts of 2 ranks over 1 Gbit/s", 2}};
+  const std::map<std::string, double> limits{
+      {"abort wakes 3 others, tcp", 100e3},
+      {"abort wakes 3 others, tcp, in all_reduce 64 MiB", 100e3}};
+  std::map<std::string, double> found, found_limits;
   std::vector<int> order;
   for (const CommCase& one : comm_tcp_cases()) {
+    order.push_back(one.ranks);
+    if (one.limit) {
+      found_limits[one.name] = *one.limit;
+      EXPECT_EQ(one.ours.team, CommTeam::Tcp) << one.name;
+      continue;
+    }
     found[one.name] = one.goal.value_or(0);
     ASSERT_TRUE(one.peer) << one.name;
     EXPECT_TRUE(is_gloo(one.peer->team)) << one.name;
-    EXPECT_EQ(needs_hosts(one.ours.team), needs_hosts(one.peer->team)) << one.name;
+    EXPECT_EQ(link_of(one.ours.team), link_of(one.peer->team)) << one.name;
     EXPECT_EQ(one.ours.job.bytes, one.peer->job.bytes) << one.name;
-    order.push_back(one.ranks);
   }
   EXPECT_EQ(found, goals);
+  EXPECT_EQ(found_limits, limits);
   EXPECT_TRUE(std::is_sorted(order.begin(), order.end()));
 }
 

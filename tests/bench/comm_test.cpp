@@ -54,6 +54,29 @@ TEST(BenchCommProcs, SaysWhyAPeerDoesNotStart) {
   EXPECT_TRUE(contains(all, "To get the peer, start the program through ./trireme"));
 }
 
+// Neither hosts nor mpirun are where there is no program at all.
+TEST(BenchCommProcs, WhatCannotBeMeasuredIsNotLeftOutOfSight) {
+  for (const auto& [backend, name] :
+       {std::pair("tcp", "all_reduce 1 MiB, tcp, 2 hosts of 2 ranks over 1 Gbit/s"),
+        std::pair("mpi", "all_reduce 4 B, mpi, 2 hosts against flat")}) {
+    const std::string all = said(
+        run_bench(
+            {"comm", "--backend", backend, "--case", name, "--check"},
+            {{"PATH", "/no/programs"}}),
+        1);
+    EXPECT_TRUE(contains(all, "SHORT (left out)")) << all;
+    EXPECT_TRUE(
+        contains(all, text(name, ": expected it to be measured, got nothing: ")));
+  }
+}
+
+TEST(BenchCommProcs, MeasuresAbortsOverTcp) {
+  const std::string all = said(run_bench(
+      {"comm", "--backend", "tcp", "--case", "abort", "--rounds", "3", "--check"}));
+  EXPECT_TRUE(contains(all, "abort wakes 3 others, tcp"));
+  EXPECT_TRUE(contains(all, "abort wakes 3 others, tcp, in all_reduce 64 MiB"));
+}
+
 TEST(BenchCommProcs, MeasuresAbortsWithinProcessesAndThreads) {
   const std::string all = said(run_bench(
       {"comm", "--case", "abort", "--rounds", "3", "--check"},

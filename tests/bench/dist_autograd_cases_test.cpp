@@ -30,7 +30,7 @@ TEST(GradientCases, AskWhatTheDocumentationSays) {
 // What is asked for is asked of what users run.
 TEST(GradientCases, AskItOfTheDefaults) {
   for (const GradientCase& one : gradient_cases(true))
-    EXPECT_EQ(one.goal.has_value(), one.job.mode == "exact" && one.job.wire == "key")
+    EXPECT_EQ(one.goal.has_value(), one.job.mode == "exact" && one.job.wire == "host")
         << one.name;
 }
 

@@ -35,7 +35,8 @@ TEST(BenchJson, HasTheFieldsThatOthersRead) {
   const auto list = nlohmann::json::parse(to_json({sample_record()}));
   ASSERT_EQ(list.size(), 1u);
   const auto& object = list[0];
-  EXPECT_EQ(object.size(), 11u);
+  EXPECT_EQ(object.size(), 12u);
+  EXPECT_EQ(object.at("left_out"), "");
   EXPECT_EQ(object.at("bench"), "comm");
   EXPECT_EQ(object.at("case"), "all_reduce 4 B");
   EXPECT_EQ(object.at("ours"), 0.5);

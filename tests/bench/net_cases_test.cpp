@@ -21,7 +21,7 @@ TEST(NetCases, AskWhatTheDocumentationSays) {
       {"memory of 1000 idle connections, key", {65536, "KiB"}}};
   std::map<std::string, double> found;
   std::map<std::string, std::pair<double, std::string>> found_limits;
-  for (const NetCase& one : net_cases(true)) {
+  for (const NetCase& one : net_cases()) {
     if (one.goal)
       found[one.name] = *one.goal;
     if (one.limit)
@@ -33,20 +33,13 @@ TEST(NetCases, AskWhatTheDocumentationSays) {
 
 TEST(NetCases, CompareTheSameWork) {
   std::set<std::string> names;
-  for (const NetCase& one : net_cases(true)) {
+  for (const NetCase& one : net_cases()) {
     EXPECT_TRUE(names.insert(one.name).second) << one.name;
     EXPECT_TRUE(one.peer || !one.goal) << one.name;
     if (!one.peer)
       continue;
     EXPECT_EQ(one.ours.bytes, one.peer->bytes) << one.name;
     EXPECT_EQ(one.ours.reply, one.peer->reply) << one.name;
-  }
-}
-
-TEST(NetCases, DoWithoutTls) {
-  for (const NetCase& one : net_cases(false)) {
-    EXPECT_EQ(one.ours.wire, "plain") << one.name;
-    EXPECT_TRUE(!one.peer || one.peer->wire == "socket") << one.name;
   }
 }
 

@@ -2,6 +2,7 @@
 
 #include "bench_run.h"
 #include "trireme/core/error.h"
+#include "trireme/net/tls.h"
 #include "trireme/testing/check.h"
 
 namespace trireme::bench {
@@ -20,8 +21,9 @@ TEST(BenchNet, NamesItsCasesWhenNoneFits) {
 TEST(BenchNetProcs, MeasuresEveryCase) {
   const launch::ChildResult result = run_bench({"net", "--rounds", "1"});
   EXPECT_EQ(result.exit_code, 0) << result.err;
-  for (const NetCase& one : net_cases(false))
-    EXPECT_TRUE(testing::contains(result.out, one.name));
+  for (const NetCase& one : net_cases())
+    EXPECT_TRUE(testing::contains(result.out, one.name)) << one.name;
+  EXPECT_EQ(testing::contains(result.out, "SHORT (left out)"), !net::has_tls());
   EXPECT_FALSE(testing::contains(result.out, "no peer"));
 }
 

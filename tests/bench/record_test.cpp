@@ -49,6 +49,15 @@ TEST(Record, ShowsUnitsThatItDoesNotKnowAsTheyAre) {
   EXPECT_NE(table.find("<= 2000 calls"), std::string::npos) << table;
 }
 
+TEST(Record, ThatWasLeftOutIsShortAndSaysWhy) {
+  Record record = make_record({}, {});
+  record.left_out = "there is no ip in PATH; install iproute2";
+  EXPECT_EQ(judge(record), Verdict::Short);
+  EXPECT_NE(to_table({record}).find("SHORT (left out)"), std::string::npos);
+  ASSERT_EQ(shortfalls({record}).size(), 1U);
+  EXPECT_NE(shortfalls({record})[0].find("there is no ip in PATH"), std::string::npos);
+}
+
 TEST(Quartiles, OfNothingAreZero) {
   EXPECT_DOUBLE_EQ(quartiles({}).median, 0);
 }

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "trireme/bench/rpc.h"
+#include "trireme/testing/check.h"
 
 namespace trireme::bench {
 namespace {
@@ -58,9 +59,20 @@ TEST(RpcCases, ACrowdIsOneForAllItsFigures) {
   EXPECT_EQ(jobs.size(), 1u);
 }
 
+// What is asked for is asked of what `trireme run` gives: a job key.
+TEST(RpcCases, GoalsAreForTheDefault) {
+  for (const RpcCase& one : rpc_cases(true, 30)) {
+    const bool plain = testing::contains(one.name, ", plain");
+    EXPECT_EQ(one.ours.wire == "plain", plain) << one.name;
+    EXPECT_FALSE(plain && one.goal) << one.name;
+    if (one.limit)
+      EXPECT_EQ(one.ours.wire, "host") << one.name;
+  }
+}
+
 TEST(RpcCases, DoWithoutTls) {
   for (const RpcCase& one : rpc_cases(false, 30))
-    EXPECT_EQ(one.ours.wire, "host") << one.name;
+    EXPECT_EQ(one.ours.wire, "plain") << one.name;
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include "rpc_sides.h"
 #include "trireme/core/error.h"
+#include "trireme/net/tls.h"
 
 namespace trireme::bench {
 namespace {
@@ -33,8 +34,10 @@ TEST(BenchRpcCrowd, NoCallsAreNoFigures) {
 }
 
 TEST(BenchRpcCrowdRanks, CallsAtOnceAndLosesNothing) {
-  const RpcJob job{.op = "crowd", .clients = 5, .seconds = 0.2};
-  for (const auto& rows : rpc_rows({job, job})) {
+  const RpcJob plain{.op = "crowd", .wire = "plain", .clients = 5, .seconds = 0.2};
+  RpcJob usual = plain;
+  usual.wire = net::has_tls() ? "host" : "plain";
+  for (const auto& rows : rpc_rows({plain, usual})) {
     EXPECT_EQ(figure(rows[0], CrowdFigure::Lost), 0);
     EXPECT_GE(figure(rows[0], CrowdFigure::Tail), 1);
     EXPECT_GT(figure(rows[0], CrowdFigure::Median), 0);

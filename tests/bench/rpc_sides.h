@@ -14,13 +14,13 @@ namespace trireme::bench {
 /// The rows of rank 0 and rank 1, for each job.
 inline std::vector<std::vector<std::vector<double>>> rpc_rows(
     const std::vector<RpcJob>& jobs) {
-  const auto store = std::make_shared<net::MemoryStore>();
-  const net::JobKey key = net::JobKey::random();
+  const RpcMeeting meeting{
+      .store = std::make_shared<net::MemoryStore>(), .key = net::JobKey::random()};
   std::vector<std::vector<std::vector<double>>> rows(
       jobs.size(), std::vector<std::vector<double>>(2));
   const auto run = [&](int rank) {
     try {
-      RpcWorker worker(rank, store, key);
+      RpcWorker worker(rank, meeting);
       for (size_t i = 0; i < jobs.size(); ++i)
         rows[i][static_cast<size_t>(rank)] = worker.work(jobs[i]);
     } catch (const std::exception& error) {

@@ -4,6 +4,7 @@
 
 #include "bench_run.h"
 #include "trireme/core/error.h"
+#include "trireme/net/tls.h"
 #include "trireme/testing/check.h"
 
 namespace trireme::bench {
@@ -23,7 +24,7 @@ TEST(BenchRpcProcs, MeasuresEveryCaseWithoutAPeer) {
   const launch::ChildResult result = run_bench(
       {"rpc", "--quick", "--rounds", "1"}, {{"TRIREME_PYTHON", "/no/python"}});
   EXPECT_EQ(result.exit_code, 0) << result.err;
-  for (const RpcCase& one : rpc_cases(false, 5))
+  for (const RpcCase& one : rpc_cases(net::has_tls(), 5))
     EXPECT_TRUE(testing::contains(result.out, one.name)) << one.name;
 }
 

@@ -23,12 +23,15 @@ TEST(BenchRpcWorker, JobsAreLines) {
 
 TEST(BenchRpcWorkerRanks, TimesCalls) {
   std::vector<RpcJob> jobs{
-      {.repetitions = 3},
-      {.quick = true, .repetitions = 3},
-      {.bytes = 1 << 20, .repetitions = 3},
-      {.op = "burst", .calls = 20, .repetitions = 3}};
-  if (net::has_tls())
+      {.wire = "plain", .repetitions = 3},
+      {.wire = "plain", .quick = true, .repetitions = 3},
+      {.wire = "plain", .bytes = 1 << 20, .repetitions = 3},
+      {.op = "burst", .wire = "plain", .calls = 20, .repetitions = 3}};
+  if (net::has_tls()) {
+    jobs.push_back({.repetitions = 3});
+    jobs.push_back({.bytes = 1 << 20, .repetitions = 3});
     jobs.push_back({.wire = "tls", .repetitions = 3});
+  }
   for (const auto& rows : rpc_rows(jobs)) {
     ASSERT_EQ(rows[0].size(), 3u);
     EXPECT_TRUE(rows[1].empty());
@@ -48,7 +51,8 @@ TEST(BenchRpcWorker, KnowsAnEchoFromAnythingElse) {
 }
 
 TEST(BenchRpcWorker, RefusesWhatItDoesNotKnow) {
-  RpcWorker worker(0, std::make_shared<net::MemoryStore>(), net::JobKey::random());
+  RpcWorker worker(
+      0, {.store = std::make_shared<net::MemoryStore>(), .key = net::JobKey::random()});
   EXPECT_THROW(worker.work({.op = "fly"}), InvalidArgument);
   EXPECT_THROW(worker.work({.wire = "string"}), InvalidArgument);
 }

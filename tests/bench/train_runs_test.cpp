@@ -1,6 +1,7 @@
 #include "trireme/bench/train_runs.h"
 
 #include <algorithm>
+#include <map>
 
 #include <gtest/gtest.h>
 
@@ -33,6 +34,22 @@ TEST(TrainRuns, ReadsWhatCountsOfAMetricsFile) {
   const auto path = folder.write("metrics.jsonl", lines + "{\"step\": 7, \"tok");
   EXPECT_EQ(read_speeds(path), (std::vector<double>{400, 500, 600}));
   EXPECT_TRUE(read_speeds(folder.path() / "none").empty());
+}
+
+// 1 x 2 was lucky once, 1 x 4 never looks: it is too far behind to be run again.
+TEST(TrainRuns, TheMedianOfTheLeadersDecides) {
+  const std::vector<train::Degrees> layouts{
+      {.pp = 1, .dp = 1}, {.pp = 1, .dp = 2}, {.pp = 1, .dp = 4}};
+  std::map<int, std::vector<double>> script{
+      {1, {100, 101, 102}}, {2, {180, 70, 71}}, {4, {60}}};
+  std::map<int, size_t> runs;
+  const auto speed = [&](const train::Degrees& degrees) {
+    return script.at(degrees.dp).at(runs[degrees.dp]++);
+  };
+  EXPECT_EQ(fastest_layout(layouts, speed).dp, 1);
+  EXPECT_EQ(runs, (std::map<int, size_t>{{1, 3}, {2, 3}, {4, 1}}));
+  EXPECT_EQ(
+      fastest_layout({{.pp = 2, .dp = 1}}, [](const auto&) { return 1.0; }).pp, 2);
 }
 
 TEST(TrainRuns, PlausibleLayoutsFitCoresAndBatch) {

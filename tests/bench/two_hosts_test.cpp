@@ -43,5 +43,24 @@ TEST(BenchTwoHosts, PlacesHalfOfTheWorkersOnEachAndLeavesNothingBehind) {
   EXPECT_EQ(namespaces(), before);
 }
 
+TEST(BenchTwoHosts, MayHaveALinkThatIsLimited) {
+  if (const std::string missing = TwoHosts::missing(HostLink::Gigabit);
+      !missing.empty())
+    GTEST_SKIP() << missing;
+  const std::string before = namespaces();
+  {
+    const TwoHosts free, limited(HostLink::Gigabit);
+    for (const TwoHosts* hosts : {&free, &limited})
+      for (WorkerStart& start : hosts->place(rank_starts({"tc"}, 2, {}))) {
+        start.command.insert(
+            start.command.end(), {"qdisc", "show", "dev", TwoHosts::kInterface});
+        const auto shown = launch::run_child({.command = start.command});
+        EXPECT_EQ(shown.out.find("rate 1Gbit") != shown.out.npos, hosts == &limited)
+            << shown.out << shown.err;
+      }
+  }
+  EXPECT_EQ(namespaces(), before);
+}
+
 }  // namespace
 }  // namespace trireme::bench

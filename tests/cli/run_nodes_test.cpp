@@ -55,6 +55,21 @@ TEST(RunNodes, AreOneByDefault) {
   EXPECT_EQ(options_of({}).master_port, 0);
 }
 
+// torchrun's way to start several jobs on one host is --rdzv-endpoint localhost:0.
+TEST(RunNodes, OfOneHostMeetNowhereButMustBeWrittenRight) {
+  for (const char* endpoint : {"localhost:0", "h", "h:77"}) {
+    const auto options =
+        options_of({"--rdzv-endpoint", endpoint, "--rdzv-conf", "timeout=9"});
+    EXPECT_FALSE(options.nodes);
+    EXPECT_EQ(options.master_port, 0);
+    EXPECT_EQ(options.master_addr, RunArguments().master_addr);
+  }
+  EXPECT_TRUE(nodes_refusal({"--rdzv-conf", "nonsense"})
+                  .starts_with("[cli] expected --rdzv-conf as "));
+  EXPECT_TRUE(nodes_refusal({"--nnodes", "1", "--rdzv-endpoint", "h:x"})
+                  .starts_with("[cli] expected --rdzv-endpoint as host or host:port"));
+}
+
 TEST(RunNodes, AreReadInBothSpellings) {
   for (const Words& words :
        {Words{"--nnodes=3", "--node-rank=2", "--master-addr=h", "--master-port=77"},

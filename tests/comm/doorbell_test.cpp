@@ -19,6 +19,7 @@ using std::chrono::milliseconds;
 struct FakeBell : Doorbell {
   void listen() override { ++listeners; }
   void stop_listening() noexcept override { --listeners; }
+  void ring() override { ++count; }
   uint32_t rings() const override { return count; }
   void await_ring(uint32_t seen, milliseconds) override {
     last_seen = seen;

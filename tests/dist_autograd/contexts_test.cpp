@@ -5,8 +5,8 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
-#include "worlds.h"
 #include "trireme/rpc/remote_error.h"
+#include "worlds.h"
 
 namespace trireme::dist_autograd {
 namespace {

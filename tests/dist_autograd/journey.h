@@ -3,10 +3,10 @@
 #include <memory>
 #include <string>
 
-#include "worlds.h"
 #include "../net/certificate_files.h"
 #include "trireme/net/job_key.h"
 #include "trireme/net/security.h"
+#include "worlds.h"
 
 namespace trireme::dist_autograd {
 

@@ -43,9 +43,9 @@ TEST(MessagesRanks, GradientsThatNobodyWaitsForAreRefused) {
     EXPECT_TRUE(contains(
         foul.send(foul.plan, foul.result, {at::ones({3})}), "to be announced"));
     EXPECT_TRUE(contains(
-        foul.mark(foul.plan, {{{0, 1, 77}, true}}), "expected a graph behind call 77"));
+        foul.mark(foul.plan, {{{0, 1, 77}, true}}), "expected the graph of call 77"));
     EXPECT_TRUE(contains(
-        foul.mark(foul.plan, {{{5, 1, 0}, true}}), "expected a graph behind call 0"));
+        foul.mark(foul.plan, {{{5, 1, 0}, true}}), "expected the graph of call 0"));
     EXPECT_EQ(foul.mark(foul.plan, {foul.result, foul.result}), "");
     EXPECT_EQ(foul.send(foul.plan, foul.result, {at::ones({3})}), "");
     EXPECT_TRUE(

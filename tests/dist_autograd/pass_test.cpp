@@ -7,8 +7,8 @@
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/custom_function.h>
 
-#include "worlds.h"
 #include "trireme/rpc/remote_error.h"
+#include "worlds.h"
 
 namespace trireme::dist_autograd {
 namespace {

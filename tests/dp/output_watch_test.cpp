@@ -77,6 +77,31 @@ TEST(OutputWatchRanks, SaysWhatOutputsDoNotLeadTo) {
       });
 }
 
+// What a graph leads to that goes on at another worker nobody here knows: nothing
+// counts as left out before the backward has ended.
+TEST(OutputWatchRanks, WaitsForAllWhereAGraphGoesOnElsewhere) {
+  struct End final : autograd::Node {
+    autograd::variable_list apply(autograd::variable_list&&) override { return {}; }
+  };
+  for (const bool by_reference : {false, true})
+    with_watch(
+        {.bucket_bytes = 1, .find_unused = true, .norm = true},
+        [&](Blocks& net, Reducer& reducer, OutputWatch& watch) {
+          // Made first, so that it comes last.
+          const at::Tensor back = net.block(0, input()).sum();
+          watch.begin_forward();
+          at::Tensor other = at::ones({}, at::kDouble);
+          torch::autograd::create_gradient_edge(other, autograd::make_node<End>());
+          const at::Tensor out = net.block(2, input()).sum();
+          at::Tensor seen = watch.watch(by_reference ? out : out * other);
+          if (by_reference)
+            watch.elsewhere();
+          watch.end_forward();
+          (seen + back).backward();
+          EXPECT_EQ(reducer.outcome().used, (std::vector<int64_t>{1, 1, 0, 0, 1, 1}));
+        });
+}
+
 TEST(OutputWatchRanks, ExemptIsWhatLiesBehindOutputsOfNoUse) {
   with_watch({}, [](Blocks& net, Reducer& reducer, OutputWatch& watch) {
     watch.begin_forward();

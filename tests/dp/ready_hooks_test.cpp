@@ -1,5 +1,9 @@
 #include "trireme/dp/ready_hooks.h"
 
+#include <string>
+#include <thread>
+#include <vector>
+
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/variable.h>
@@ -21,11 +25,14 @@ class Notes final : public ReadyListener {
     seen.push_back(parameter);
     defined.push_back(store_of_pass().get(parameters_[parameter].tensor).defined());
     if (seen.size() == 1)
-      at_end_of_pass([this] { ++ends; });
+      at_end_of_pass(
+          [this] { ++ends; },
+          [this](const std::string& why) { failures.push_back(why); });
   }
   std::vector<size_t> seen;
   std::vector<bool> defined;
   int ends = 0;
+  std::vector<std::string> failures;
 
  private:
   const std::vector<Parameter>& parameters_;
@@ -68,6 +75,53 @@ TEST(ReadyHooks, TheStoreOfThePass) {
   EXPECT_EQ(notes.defined, (std::vector<bool>{true, true}));
   EXPECT_FALSE(parameters[0].tensor.grad().defined());
   EXPECT_TRUE(store_of_pass().is_grad_field());
+}
+
+// torch's engine does not say why.
+TEST(ReadyHooks, HearOfAPassThatFails) {
+  const auto parameters = two();
+  for (const bool own : {false, true}) {
+    Notes notes(parameters);
+    const ReadyHooks hooks(parameters, notes);
+    const at::Tensor late = parameters[0].tensor * 2;
+    late.register_hook([](const at::Tensor& gradient) -> at::Tensor {
+      TORCH_CHECK(gradient.numel() == 0, "trouble");
+      return gradient;
+    });
+    const at::Tensor loss = (late * (parameters[1].tensor * 3)).sum();
+    EXPECT_THROW(
+        own ? void(Executor().backward(roots_of(loss), {})) : loss.backward(),
+        c10::Error);
+    EXPECT_EQ(notes.seen, (std::vector<size_t>{1}));
+    EXPECT_EQ(notes.ends, 0);
+    ASSERT_EQ(notes.failures.size(), 1);
+    EXPECT_EQ(testing::contains(notes.failures[0], "trouble"), own);
+  }
+}
+
+// One backward that comes bit by bit, as in a context of distributed autograd.
+TEST(ReadyHooks, APassOfSeveralThreads) {
+  const auto parameters = two();
+  for (const bool well : {true, false}) {
+    Notes notes(parameters);
+    const ReadyHooks hooks(parameters, notes);
+    autograd::GradientMap map;
+    Executor executor;
+    executor.open({.store = &map});
+    for (const Parameter& parameter : parameters)
+      executor.add_roots(
+          {torch::autograd::impl::gradient_edge(parameter.tensor.sum())});
+    for (const uint32_t group : {0U, 1U})
+      std::thread([&] { executor.feed(group, {at::ones({})}); }).join();
+    EXPECT_EQ(notes.seen, (std::vector<size_t>{0, 1}));
+    EXPECT_EQ(notes.defined, (std::vector<bool>{true, true}));
+    EXPECT_EQ(notes.ends, 0);
+    std::thread([&] { well ? executor.close() : executor.drop("a reason"); }).join();
+    EXPECT_EQ(notes.ends, well ? 1 : 0);
+    EXPECT_EQ(
+        notes.failures,
+        well ? std::vector<std::string>() : std::vector<std::string>{"a reason"});
+  }
 }
 
 TEST(ReadyHooks, GoneWithTheObject) {

@@ -1,11 +1,15 @@
 #include "trireme/dp/reducer.h"
 
 #include <algorithm>
+#include <optional>
+#include <thread>
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
+#include <torch/csrc/autograd/variable.h>
 
 #include "models.h"
+#include "trireme/autograd/executor.h"
 #include "trireme/core/error.h"
 #include "trireme/testing/check.h"
 #include "trireme/testing/world.h"
@@ -150,6 +154,175 @@ TEST(ReducerRanks, ARoundThatFailedStaysOpenUntilTheGroupIsReplaced) {
     reducer.replace_group(group);
     net.forward(reducer_input()).sum().backward();
     EXPECT_EQ(reducer.rounds(), 1);
+  });
+}
+
+// A backward whose gradients come bit by bit, on a new thread each time: what a context
+// of distributed autograd has on each worker. Here a bit is a block.
+class BitByBit {
+ public:
+  BitByBit(const Blocks& net, const at::Tensor& input) {
+    executor_.open({.store = &gradients});
+    for (int block = 0; block < net.count(); ++block)
+      executor_.add_roots(
+          {torch::autograd::impl::gradient_edge(net.block(block, input).sum())});
+  }
+  void feed(uint32_t block) {
+    on_a_thread([&] { executor_.feed(block, {at::ones({}, at::kDouble)}); });
+  }
+  void close() {
+    on_a_thread([&] { executor_.close(); });
+  }
+  void drop(const std::string& why) {
+    on_a_thread([&] { executor_.drop(why); });
+  }
+
+  autograd::GradientMap gradients;
+
+ private:
+  static void on_a_thread(const std::function<void()>& what) {
+    std::exception_ptr error;
+    std::thread([&] {
+      try {
+        what();
+      } catch (...) {
+        error = std::current_exception();
+      }
+    }).join();
+    if (error)
+      std::rethrow_exception(error);
+  }
+  autograd::Executor executor_;
+};
+
+TEST(ReducerRanks, PassesOfSeveralThreadsIntoStoresInTurn) {
+  run_world(Backend::Local, 2, [](const comm::Group& group) {
+    const Blocks net(2);
+    Reducer reducer(parameters_of(net), group, {.bucket_bytes = 1});
+    const auto whole = copy_of(net);
+    for (int rank = 0; rank < 2; ++rank)
+      for (int block = 0; block < 2; ++block)
+        (whole->block(block, reducer_input(rank)).sum() / 2).backward();
+    std::vector<std::unique_ptr<BitByBit>> passes;
+    for (int step = 0; step < 3; ++step) {
+      passes.push_back(std::make_unique<BitByBit>(net, reducer_input(group.rank())));
+      // In another order on each rank.
+      passes.back()->feed(group.rank() == 0 ? 0 : 1);
+      passes.back()->feed(group.rank() == 0 ? 1 : 0);
+      EXPECT_TRUE(reducer.is_open());
+      passes.back()->close();
+      EXPECT_EQ(reducer.rounds(), step + 1);
+    }
+    for (const auto& pass : passes)  // the later ones have not changed it
+      for (int block = 0; block < 2; ++block)
+        EXPECT_TRUE(
+            same(pass->gradients.get(net.weight(block)), whole->weight(block).grad()));
+    EXPECT_FALSE(net.weight(0).grad().defined());
+  });
+}
+
+TEST(ReducerRanks, APassThatIsDroppedTellsTheOthersWhy) {
+  run_world(Backend::Local, 2, [](const comm::Group& group) {
+    const Blocks net(2);
+    Reducer reducer(parameters_of(net), group, {.bucket_bytes = 1});
+    BitByBit pass(net, reducer_input());
+    pass.feed(1);
+    if (group.rank() == 1) {
+      pass.drop("on worker server: out of rows");
+      EXPECT_TRUE(reducer.has_failed());
+    } else {
+      pass.feed(0);
+      const std::string message = message_of<PeerError>([&] { pass.close(); });
+      EXPECT_TRUE(contains(
+          message,
+          "the backward of rank 1 failed before all its gradients were there: on "
+          "worker "
+          "server: out of rows"))
+          << message;
+      pass.drop("");
+    }
+    const comm::Group world = group.renew();
+    reducer.replace_group(world);
+    BitByBit again(net, reducer_input());
+    again.feed(0);
+    again.feed(1);
+    again.close();
+    EXPECT_EQ(reducer.rounds(), 1);
+  });
+}
+
+TEST(ReducerRanks, AnotherPassMeanwhileIsRefusedOnAllRanks) {
+  run_world(Backend::Local, 2, [](const comm::Group& group) {
+    const Blocks net(2);
+    Reducer reducer(parameters_of(net), group, {.bucket_bytes = 1});
+    std::optional<BitByBit> one(std::in_place, net, reducer_input());
+    one->feed(0);
+    if (group.rank() == 1) {
+      BitByBit other(net, reducer_input());
+      const std::string message = message_of<InvalidArgument>([&] { other.feed(1); });
+      EXPECT_TRUE(contains(
+          message,
+          "[dp] expected one backward at a time over a model, got one into gradients "
+          "apart from .grad on rank 1 while one into gradients apart from .grad runs"))
+          << message;
+      other.drop("");
+      EXPECT_TRUE(reducer.is_open());  // that of the first
+    }
+    const std::string message = message_of<Error>([&] {
+      one->feed(1);
+      one->close();
+    });
+    EXPECT_TRUE(contains(message, "one backward at a time")) << message;
+    one->drop("");
+    const comm::Group world = group.renew();
+    reducer.replace_group(world);
+    BitByBit again(net, reducer_input());
+    again.feed(0);
+    again.feed(1);
+    again.close();
+  });
+}
+
+// Whoever ends a pass late ends nothing that came after it.
+TEST(ReducerRanks, APassFromBeforeTheGroupWasReplaced) {
+  run_world(Backend::Local, 2, [](const comm::Group& group) {
+    const Blocks net(2);
+    Reducer reducer(parameters_of(net), group, {.bucket_bytes = 1});
+    BitByBit old(net, reducer_input());
+    old.feed(0);
+    reducer.replace_group(group);
+    BitByBit pass(net, reducer_input());
+    pass.feed(0);
+    old.drop("too late");
+    pass.feed(1);
+    pass.close();
+    EXPECT_EQ(reducer.rounds(), 1);
+  });
+}
+
+TEST(ReducerRanks, APassThatOutlivesTheModel) {
+  run_world(Backend::Local, 2, [](const comm::Group& group) {
+    const Blocks net(2);
+    std::optional<Reducer> reducer(
+        std::in_place,
+        parameters_of(net),
+        group,
+        DataParallelOptions{.bucket_bytes = 1});
+    BitByBit pass(net, reducer_input());
+    pass.feed(0);
+    if (group.rank() == 1) {
+      reducer.reset();
+      pass.feed(1);
+      pass.close();
+      EXPECT_TRUE(pass.gradients.get(net.weight(0)).defined());
+    } else {
+      const std::string message = message_of<PeerError>([&] {
+        pass.feed(1);
+        pass.close();
+      });
+      EXPECT_TRUE(contains(message, "its model is gone")) << message;
+      pass.drop("");
+    }
   });
 }
 

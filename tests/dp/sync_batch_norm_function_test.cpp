@@ -103,7 +103,7 @@ TEST(SyncBatchNormFunctionRanks, RunsUnderOurExecutorBitForBit) {
     Executor executor;
     executor.backward({{gradient_edge(fused.loss())}, {at::ones({})}}, {});
     const std::vector<autograd::NodePtr> inputs{gradient_edge(split.x).function};
-    autograd::WeightPass weights;
+    autograd::WeightRest weights;
     const variable_list of_x = executor.input_pass(
         {{gradient_edge(split.loss())}, {at::ones({})}}, {.inputs = inputs}, weights);
     executor.weight_pass(std::move(weights), {});

@@ -92,18 +92,18 @@ inline std::vector<std::vector<uint64_t>> right_answers(int ranks, int rounds) {
 /// What a rank hears that loses others, as an exit code.
 enum Heard { kRight = 0, kNamed = 42, kLateNamed = 43, kOther = 3 };
 
-/// Runs `body` and tells by which error it ends: kNamed for PeerError with a rank that
-/// is `expected`, kLateNamed for TimeoutError that says one of `words`.
+/// Runs `body` and tells by which error it ends: kNamed for PeerError that is
+/// `expected`, kLateNamed for TimeoutError that says one of `words`.
 inline int heard_in(
     int rank,
-    const std::function<bool(int)>& expected,
+    const std::function<bool(const PeerError&)>& expected,
     const std::string& words,
     const std::function<void()>& body) {
   try {
     body();
     return kRight;
   } catch (const PeerError& error) {
-    if (expected(error.rank()))
+    if (expected(error))
       return kNamed;
     std::cerr << "rank " << rank << " heard of rank " << error.rank() << ": "
               << error.what() << std::endl;
@@ -144,8 +144,8 @@ class LastHeard {
   testing::SharedNumber last_;
 };
 
-inline std::function<bool(int)> exactly(int wanted) {
-  return [wanted](int rank) { return rank == wanted; };
+inline std::function<bool(const PeerError&)> exactly(int wanted) {
+  return [wanted](const PeerError& error) { return error.rank() == wanted; };
 }
 
 /// Waits until a number that processes share has come so far.

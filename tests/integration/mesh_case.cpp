@@ -21,6 +21,22 @@ Batch share_of(const Batch& whole, int replica) {
   return mine;
 }
 
+::testing::AssertionResult are_close(
+    const at::Tensor& got, const at::Tensor& wanted, const Tolerance& tolerance) {
+  if (tolerance.share == 0) {
+    if (at::allclose(got, wanted, tolerance.relative, tolerance.absolute))
+      return ::testing::AssertionSuccess();
+    return ::testing::AssertionFailure()
+           << "they differ by up to " << (got - wanted).abs().max().item<double>();
+  }
+  const at::Tensor exact = wanted.to(at::kDouble);
+  const double share =
+      ((got.to(at::kDouble) - exact).norm() / exact.norm()).item<double>();
+  return (share <= tolerance.share ? ::testing::AssertionSuccess()
+                                   : ::testing::AssertionFailure())
+         << "they differ by " << share << " of the norm";
+}
+
 }  // namespace
 
 MeshRank::MeshRank(const Problem& whole, const comm::Group& world, const Maker& make)
@@ -66,9 +82,8 @@ void MeshRank::expect_gradients(
       ASSERT_TRUE(got.defined() && other.defined())
           << "stage " << stage.index << ", " << here[i].first;
       EXPECT_GT(other.abs().max().item<double>(), 0) << here[i].first;
-      EXPECT_TRUE(at::allclose(got, other, tolerance.relative, tolerance.absolute))
-          << "stage " << stage.index << ", " << here[i].first << " differs by "
-          << (got - other).abs().max().item<double>();
+      EXPECT_TRUE(are_close(got, other, tolerance))
+          << "stage " << stage.index << ", " << here[i].first;
     }
   }
 }

@@ -13,10 +13,13 @@ namespace trireme::pipe {
 
 constexpr int kReplicas = 2;
 
-/// How far gradients may lie apart.
+/// How far gradients may lie apart: each number, or all of a tensor's.
 struct Tolerance {
   double relative = 1.3e-6;
   double absolute = 1e-5;
+  /// The norm of the difference as a share of the norm, in place of the two; for types
+  /// of few bits, of which single numbers say little.
+  double share = 0;
 };
 
 /// One rank of a mesh: a pipeline, and the sync of its stages.

@@ -1,6 +1,7 @@
 // Every schedule with every kind of stage, on two pipelines of two ranks side by side,
 // as threads and as processes, against one process on torch's engine.
 #include <atomic>
+#include <future>
 #include <map>
 #include <optional>
 
@@ -334,6 +335,42 @@ TEST(PipelineMatrixSyncBatchNormProcs, EverySchedule) {
   every_schedule(Backend::Shm, sync_batch_norm_case);
 }
 
+/// What a handler may do with an overlap.
+void halves_at_once(ActionContext& context) {
+  auto second = std::async(std::launch::async, [&] { context.run_backward(); });
+  context.run_forward();
+  second.get();
+}
+
+/// That a step whose halves run at once tells every rank of the collective in them.
+void refuses_collectives(Backend backend, const sched::ActionKind replaced) {
+  MatrixCase one = sync_batch_norm_case("DualPipeV", 4);
+  one.problem.may_overlap = true;
+  testing::run_world(
+      backend,
+      4,
+      [&](const comm::Group& world) {
+        MeshRank rank(one.problem, world, one.make);
+        if (replaced == sched::ActionKind::Overlap)
+          rank.pipeline->replace(replaced, halves_at_once);
+        std::string heard = "nothing";
+        try {
+          rank.step();
+        } catch (const Error& error) {
+          heard = error.what();
+        }
+        EXPECT_TRUE(testing::contains(heard, "expected no collective inside stage "));
+      },
+      {.timeout = std::chrono::seconds(20)});
+}
+
+TEST(PipelineMatrixSyncBatchNormRanks, ACollectiveInAnOverlapIsRefused) {
+  refuses_collectives(Backend::Local, sched::ActionKind::Bubble);
+}
+TEST(PipelineMatrixSyncBatchNormRanks, AndWhereAHandlerRunsTheHalvesAtOnce) {
+  refuses_collectives(Backend::Local, sched::ActionKind::Overlap);
+}
+
 // -- dropout where samples and positions are one dim
 
 constexpr int64_t kPositions = 3;
@@ -435,7 +472,9 @@ MatrixCase bfloat16_case(const std::string& schedule, int stages) {
   for (Tensors* tensors : {&made.problem.batch.inputs, &made.problem.batch.targets})
     for (at::Tensor& tensor : *tensors)
       tensor = tensor.to(at::kBFloat16);
-  made.tolerance = {.relative = 0.05, .absolute = 0.01};
+  // Sums of eight microbatches that are rounded to eight bits in another order differ
+  // by 0.002 to 0.005; one microbatch that is lost, by a tenth and more.
+  made.tolerance = {.share = 0.008};
   made.same_losses = false;
   return made;
 }

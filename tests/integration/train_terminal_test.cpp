@@ -127,6 +127,36 @@ TEST_F(TrainTerminalProcs, CtrlCSavesAndSaysHowToStopAtOnce) {
   }
 }
 
+// In the middle of what takes minutes.
+TEST_F(TrainTerminalProcs, ASecondCtrlCStopsAtOnce) {
+  Launched launched(train(
+      {"--model.dim",
+       "256",
+       "--model.n_layers",
+       "8",
+       "--training.global_batch_size",
+       "65536",
+       "--training.local_batch_size",
+       "64",
+       "--metrics.log_freq",
+       "1",
+       "--parallelism.ranks",
+       "2",
+       "--parallelism.pipeline_parallel_degree",
+       "2",
+       "--parallelism.pipeline_parallel_schedule",
+       "1F1B"}));
+  ASSERT_TRUE(launched.complains("schedule: 1F1B")) << launched.err();
+  launched.kill(SIGINT);
+  ASSERT_TRUE(launched.complains("Ctrl-C again stops at once")) << launched.err();
+  EXPECT_FALSE(within(300ms, [&] { return process_start_time(launched.pid()) == 0; }));
+  launched.kill(SIGINT);
+  EXPECT_EQ(launched.finish(20s), Ending{.exit_code = 128 + SIGINT}) << launched.err();
+  EXPECT_EQ(launched.err().find("step 1/"), std::string::npos) << launched.err();
+  EXPECT_TRUE(mark_.gone_within(5s));
+  EXPECT_FALSE(ckpt::latest_checkpoint(run_ / "checkpoint"));
+}
+
 TEST_F(TrainTerminalProcs, WhatItPrintsNextCanBePasted) {
   const Words words = train({"--training.steps", "2", "--parallelism.ranks", "1"});
   Launched launched(words, [] { ::setenv("TRIREME_CALLED_AS", "./my trireme", 1); });

@@ -10,6 +10,7 @@
 //   late              it never comes; the others say which segment they wait in
 //   linger            rank 0 fails in the first attempt, while rank 1, which ignores
 //                     SIGTERM, stays in the world
+//   work              all say so, and sum numbers until they are stopped
 #include <csignal>
 #include <cstdlib>
 #include <iostream>
@@ -79,6 +80,10 @@ int main(int argc, char** argv) try {
     while (true)
       ::pause();
   }
+  if (mode == "work")
+    std::cout << "rank " + std::to_string(world.rank()) + " is at work\n" << std::flush;
+  while (mode == "work")
+    trireme::comm::all_reduce(world, number);
   std::cout << "rank " + std::to_string(world.rank()) + " has the sum " +
                    std::to_string(number.item<int64_t>()) + "\n";
   return 0;

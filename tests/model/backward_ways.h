@@ -39,7 +39,7 @@ inline Gradients gradients_of(
   if (way == Way::Fused) {
     got = executor.backward(std::move(roots), {.inputs = nodes});
   } else {
-    autograd::WeightPass rest;
+    autograd::WeightRest rest;
     got = executor.input_pass(std::move(roots), {.inputs = nodes}, rest);
     executor.weight_pass(std::move(rest), {});
   }

@@ -1,5 +1,6 @@
 #include "trireme/net/address.h"
 
+#include <netdb.h>
 #include <sys/stat.h>
 #include <sys/un.h>
 
@@ -61,7 +62,10 @@ TEST(Address, KnowsWhatStaysOnThisMachine) {
 }
 
 TEST(Address, NamesThatNobodyKnowAreRefused) {
-  EXPECT_THROW(resolve(Address::tcp("no-such-host.invalid", 1)), InvalidArgument);
+  // Where nobody can be asked nobody can tell.
+  EXPECT_THROW(resolve(Address::tcp("no-such-host.invalid", 1)), Error);
+  EXPECT_THROW(throw_unknown_host("node7", EAI_NONAME), InvalidArgument);
+  EXPECT_THROW(throw_unknown_host("node7", EAI_AGAIN), TimeoutError);
   EXPECT_THROW(resolve(Address::unix_at(std::string(200, 'x'))), InvalidArgument);
 }
 

@@ -37,32 +37,44 @@ class Relay {
   void refuse(bool refused) { refused_ = refused; }
   /// Accepts nobody after so many.
   void accept_only(int connections) { most_connections_ = connections; }
-  /// Flips one bit of the byte at this place of the stream towards the target.
+  /// Flips one bit of the byte at this place of the stream towards the target, of the
+  /// first connection that comes so far.
   void flip(std::int64_t at) { flip_at_ = at; }
+  /// The same of the stream back from it.
+  void flip_back(std::int64_t at) { flip_back_at_ = at; }
+  /// How many bits it has flipped.
+  int flips() const { return flips_; }
   /// Of each connection passes only so much towards the target, then nothing, as where
   /// short packets pass and long ones do not.
   void starve_after(std::int64_t bytes) { most_ = bytes; }
   /// Bytes towards the target, of the connection that was last to send any.
   std::int64_t passed() const { return passed_; }
+  /// The same of those back from it.
+  std::int64_t passed_back() const { return passed_back_; }
   int connections() const { return connections_; }
+  /// Whether there was one, and none is left.
+  bool over() const { return connections_ > 0 && open_ == 0; }
   /// Passes at most so many bytes a look, to cut frames in pieces.
   void set_step(std::size_t bytes) { step_ = bytes; }
 
  private:
   struct Pipe {
     FileDescriptor from, to;
-    std::int64_t passed = 0;
+    std::int64_t passed = 0, passed_back = 0;
   };
-  static bool pass(
-      int from, int to, std::size_t step, std::int64_t flip, std::int64_t& passed) {
-    std::vector<char> bytes(step);
+  bool pass(
+      int from, int to, std::atomic<std::int64_t>& flip_at, std::int64_t& passed) {
+    std::vector<char> bytes(step_);
     const auto count = ::recv(from, bytes.data(), bytes.size(), MSG_DONTWAIT);
     if (count == 0 || (count < 0 && errno != EAGAIN))
       return false;
     if (count < 0)
       return true;
-    if (flip >= passed && flip < passed + count)
-      bytes[static_cast<std::size_t>(flip - passed)] ^= 4;
+    if (const auto at = flip_at.load(); at >= passed && at < passed + count) {
+      bytes[static_cast<std::size_t>(at - passed)] ^= 4;
+      flip_at = -1;
+      ++flips_;
+    }
     passed += count;
     for (std::size_t at = 0; at < static_cast<std::size_t>(count);) {
       const auto sent = ::send(
@@ -87,6 +99,7 @@ class Relay {
     const int one = 1;
     for (const FileDescriptor* end : {&from, &to})
       ::setsockopt(end->get(), IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+    ++open_;
     ++connections_;
     pipes_.push_back({std::move(from), std::move(to)});
   }
@@ -102,18 +115,20 @@ class Relay {
       if (cut_.exchange(false))
         pipes_.clear();
       pipes_.remove_if([this](Pipe& pipe) {
-        std::int64_t ignored = 0;
-        const std::int64_t before = pipe.passed;
+        const std::int64_t before = pipe.passed, before_back = pipe.passed_back;
         const bool starved = pipe.passed >= most_;
         const bool over =
             !held_ &&
             ((!starved &&
-              !pass(pipe.from.get(), pipe.to.get(), step_, flip_at_, pipe.passed)) ||
-             !pass(pipe.to.get(), pipe.from.get(), step_, -1, ignored));
+              !pass(pipe.from.get(), pipe.to.get(), flip_at_, pipe.passed)) ||
+             !pass(pipe.to.get(), pipe.from.get(), flip_back_at_, pipe.passed_back));
         if (pipe.passed > before)
           passed_ = pipe.passed;
+        if (pipe.passed_back > before_back)
+          passed_back_ = pipe.passed_back;
         return over;
       });
+      open_ = pipes_.size();
       if ((fds[0].revents & POLLIN) != 0)
         accept();
     }
@@ -124,9 +139,10 @@ class Relay {
   Address address_;
   std::list<Pipe> pipes_;
   std::atomic<bool> stop_{false}, cut_{false}, held_{false}, refused_{false};
-  std::atomic<std::int64_t> flip_at_{-1};
-  std::atomic<std::int64_t> most_{INT64_MAX}, passed_{0};
-  std::atomic<int> connections_{0}, most_connections_{INT_MAX};
+  std::atomic<std::int64_t> flip_at_{-1}, flip_back_at_{-1};
+  std::atomic<std::int64_t> most_{INT64_MAX}, passed_{0}, passed_back_{0};
+  std::atomic<int> connections_{0}, most_connections_{INT_MAX}, flips_{0};
+  std::atomic<std::size_t> open_{0};
   std::atomic<std::size_t> step_{65536};
   std::thread thread_;
 };

@@ -42,11 +42,11 @@ TEST(StoreUrl, RefusesOtherForms) {
         << url;
   EXPECT_EQ(
       refused_url("env://x"),
-      "[net] expected nothing behind env:// in the store's URL, got \"x\"; set "
+      "[net] expected nothing after env:// in the store's URL, got \"x\"; set "
       "MASTER_ADDR, MASTER_PORT and RANK instead, or write tcp://host:port");
   EXPECT_EQ(
       refused_url("file://shared/store"),
-      "[net] expected a whole path behind file:// in the store's URL, got "
+      "[net] expected a whole path after file:// in the store's URL, got "
       "\"shared/store\"; write it with three slashes, as file:///shared/job-17/store");
   EXPECT_NE(refused_url("file:///").find("expected a whole path"), std::string::npos);
 }
@@ -69,7 +69,7 @@ TEST(StoreUrl, ChecksRankAndWorld) {
       "from 0");
   EXPECT_EQ(
       refused_url("tcp://a:1?rnak=4"),
-      "[net] expected rank or world behind the ? of the store's URL, got \"rnak\"; "
+      "[net] expected rank or world after the ? of the store's URL, got \"rnak\"; "
       "write "
       "it as ?rank=0&world=4; did you mean rank?");
   for (const char* query :

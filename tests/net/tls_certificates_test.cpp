@@ -3,9 +3,12 @@
 
 #include "certificate_files.h"
 #include "openssl_peer.h"
+#include "store_helpers.h"
 #include "stream_pair.h"
 #include "trireme/net/certificate_maker.h"
 #include "trireme/net/pem.h"
+#include "trireme/net/rendezvous.h"
+#include "trireme/net/store_server.h"
 #include "trireme/net/tls_context.h"
 #include "trireme/testing/message.h"
 
@@ -173,6 +176,36 @@ TEST(TlsCertificates, AreLoadedFromFilesThatGoTogether) {
   EXPECT_TRUE(testing::contains(refusal(mixed), "/nowhere/ca.pem"));
   fs::permissions(one.private_key, fs::perms(0644));
   EXPECT_TRUE(testing::contains(refusal(one), "mode 0644"));
+}
+
+Environment env_of_rank(int rank, int port, const CertificateFiles& files) {
+  return Environment(Environment::Variables{
+      {"RANK", std::to_string(rank)},
+      {"WORLD_SIZE", "3"},
+      {"MASTER_ADDR", "127.0.0.1"},
+      {"MASTER_PORT", std::to_string(port)},
+      {"TRIREME_CA_FILE", files.authority.string()},
+      {"TRIREME_CERTIFICATE_FILE", files.certificate.string()},
+      {"TRIREME_PRIVATE_KEY_FILE", files.private_key.string()},
+      {"TRIREME_TIMEOUT", "20"}});
+}
+
+// As docs/store.md says: rank 0 hosts it, and each is called as its rank.
+TEST(TlsCertificates, LetRanksMeetInAStore) {
+  TestAuthority authority;
+  const int port =
+      StoreServer({.security = Security::insecure_loopback()}).addresses()[0].port;
+  const auto open = [&](int rank, const CertificateFiles& files) {
+    return open_store("env://", {.env = env_of_rank(rank, port, files)});
+  };
+  const auto host = open(0, authority.files("rank-0"));
+  const CertificateFiles second = authority.files("rank-1");
+  open(1, second)->set("key", "of rank 1");
+  EXPECT_EQ(host->get("key", store_patience()), "of rank 1");
+  EXPECT_TRUE(testing::contains(
+      testing::message_of<Error>(
+          [&] { open(2, second)->get("key", store_patience()); }),
+      "expected the certificate of \"rank-2\", got one for \"rank-1\""));
 }
 
 TEST(TlsCertificates, HaveTheirAlternativeNamesAlone) {

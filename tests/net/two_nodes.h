@@ -95,14 +95,16 @@ struct TwoNodes {
       Security security = Security::insecure_loopback(),
       const Change& both = {},
       Address address = Address::tcp("127.0.0.1", 0)) {
-    NodeOptions options{.job = "test", .security = std::move(security)};
-    if (both)
-      both(options);
-    options.name = "client";
-    client.emplace(options, at_client);
-    options.name = "server";
-    options.listen = {std::move(address)};
-    server.emplace(options, at_server);
+    const auto named = [&](const char* name) {
+      NodeOptions options{.name = name, .job = "test", .security = security};
+      if (both)
+        both(options);
+      return options;
+    };
+    client.emplace(named("client"), at_client);
+    NodeOptions listening = named("server");
+    listening.listen = {std::move(address)};
+    server.emplace(listening, at_server);
   }
   Peer connect() {
     return client->connect("server", server->addresses().front(), soon());

@@ -1,12 +1,14 @@
 // Stages of TorchScript.
 #include "trireme/pipe/jit_stage.h"
 
-#include <ATen/TensorOperators.h>
+#include <ATen/ATen.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/jit/api/module.h>
 
 #include "models.h"
+#include "trireme/autograd/executor.h"
 #include "trireme/core/error.h"
+#include "trireme/testing/call_counter.h"
 #include "trireme/testing/check.h"
 
 namespace trireme::pipe {
@@ -65,20 +67,39 @@ TEST(JitStage, HasTheTensorsOfTheModule) {
   EXPECT_EQ(make_jit_stage(module)->buffers()[0].first, "offset");
 }
 
-// What TorchScript has compiled (after a few runs) is one node that cannot be split.
+// What TorchScript has compiled (after a few runs) is one node that computes all of its
+// gradients: I runs it, and W must not do so again.
 TEST(JitStage, ItsCompiledBackwardRunsOnce) {
   const StagePtr stage = make_jit_stage(
-      script("def forward(self, x):\n  return torch.tanh(x * self.weight)"));
-  bool compiled = false;
+      script("def forward(self, x):\n  return torch.tanh(x @ self.weight)"));
+  autograd::Executor executor;
+  int compiled = 0;
   for (int i = 0; i < 5; ++i) {
-    const at::Tensor x = at::ones({4, 3}).set_requires_grad(true);
+    const at::Tensor x = at::ones({2, 4}).set_requires_grad(true);
+    const at::Tensor weight = stage->parameters()[0].second;
     const Tensors outputs = stage->forward({x});
     if (outputs[0].grad_fn()->name().find("DifferentiableGraph") == std::string::npos)
       continue;
-    compiled = true;
-    EXPECT_FALSE(outputs[0].grad_fn()->post_hooks().empty());  // as run_whole() marks
+    ++compiled;
+    const testing::CallCounter runs(
+        at::RecordScope::BACKWARD_FUNCTION, "DifferentiableGraphBackward");
+    const std::vector<autograd::NodePtr> inputs{
+        torch::autograd::impl::gradient_edge(x).function};
+    autograd::WeightRest rest;
+    const Tensors gradients = executor.input_pass(
+        {{torch::autograd::impl::gradient_edge(outputs[0])}, {at::ones({2, 3})}},
+        {.inputs = inputs},
+        rest);
+    EXPECT_EQ(runs.count(), 1);
+    EXPECT_FALSE(weight.grad().defined());
+    executor.weight_pass(std::move(rest), {});
+    EXPECT_EQ(runs.count(), 1) << "the weight pass has run it again";
+    const at::Tensor of_tanh = 1 - outputs[0] * outputs[0];
+    EXPECT_TRUE(at::allclose(gradients[0], of_tanh.mm(weight.t())));
+    EXPECT_TRUE(at::allclose(weight.grad(), x.t().mm(of_tanh)));
+    weight.mutable_grad().reset();
   }
-  EXPECT_TRUE(compiled);
+  EXPECT_GE(compiled, 2);
 }
 
 TEST(JitStage, TakesAndGivesSeveralTensors) {

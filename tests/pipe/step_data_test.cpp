@@ -11,13 +11,13 @@ namespace {
 
 using testing::message_of;
 
-const RankPlace kFirst{.rank = 0, .rank_of_stage = {0, 1}};
-const RankPlace kLast{.rank = 1, .rank_of_stage = {0, 1}};
-const RankPlace kBoth{.rank = 0, .rank_of_stage = {0, 1, 1, 0}};
+const StagePlaces kFirst{.rank = 0, .rank_of_stage = {0, 1}};
+const StagePlaces kLast{.rank = 1, .rank_of_stage = {0, 1}};
+const StagePlaces kBoth{.rank = 0, .rank_of_stage = {0, 1, 1, 0}};
 
 StepData cut(
     const Batch& batch,
-    const RankPlace& place,
+    const StagePlaces& place,
     const PipelineOptions& options = {},
     int microbatches = 4) {
   return make_step_data(batch, options, place, microbatches, {});

@@ -51,6 +51,19 @@ TEST(Admission, ItsQueueHasAnEnd) {
   EXPECT_FALSE(admission.enter(numbered(4), 0).full);
 }
 
+TEST(Admission, WhoComesBackTakesAPlaceAndIsNeverTurnedAway) {
+  Ints admission(2, 1);
+  EXPECT_EQ(*admission.enter_again(numbered(0), 0), 0);
+  EXPECT_FALSE(admission.enter_again(numbered(1), 0)) << "a user's may have one place";
+  EXPECT_TRUE(admission.enter(numbered(2), 0).full);
+  EXPECT_FALSE(admission.enter_again(numbered(3), 0));
+  EXPECT_EQ(*admission.enter_again(numbered(4), 1), 4);
+  EXPECT_FALSE(admission.leave());
+  EXPECT_EQ(*admission.leave(), 1);
+  EXPECT_EQ(*admission.leave(), 3);
+  EXPECT_FALSE(admission.leave());
+}
+
 TEST(Admission, NobodyIsForgottenInARush) {
   Ints admission(4, 1 << 20);
   std::atomic<int> run{0};

@@ -47,8 +47,8 @@ TEST(AgentCoreRanks, NoRoomUntilTheDeadline) {
             [&] { agent.to(1, {.timeout = milliseconds(50)}).call<void>("nothing"); });
         EXPECT_TRUE(contains(
             message,
-            "expected room for one more call to worker worker1, got 2 that are under "
-            "way"));
+            "expected room for one more call to worker worker1, got 2 of 2 calls "
+            "and "));
         agent.to(0).call<void>("nothing");  // each worker has room of its own
         go.set();
         all(std::move(waiting)).get();
@@ -134,6 +134,31 @@ TEST(AgentCoreRanks, DeadlinesHoldForNestedCalls) {
   });
 }
 
+TEST(AgentCoreRanks, TheAgentsOwnTimeoutIsForCallsThatSayNothingElse) {
+  Event go;
+  FunctionTable functions;
+  functions.add("wait", [&go] { go.wait(); });
+  const auto short_time = [](AgentOptions& options) {
+    options.timeout = milliseconds(60);
+  };
+  lead_world(2, {.functions = functions, .edit = short_time}, [&](Agent& agent) {
+    for (int worker = 0; worker < 2; ++worker) {
+      const auto expect_late = [](const std::function<void()>& call) {
+        EXPECT_TRUE(contains(message_of<TimeoutError>(call), "within 60 ms"));
+      };
+      const Caller there = agent.to(worker);
+      expect_late([&] { there.call<void>("wait"); });
+      expect_late([&] { there.async<void>("wait").get(); });
+      expect_late([&] { there.remote<void>("wait").made().get(); });
+      const auto patient =
+          agent.to(worker, {.timeout = std::chrono::seconds(20)}).async<void>("wait");
+      EXPECT_FALSE(patient.wait_for(milliseconds(120)));
+      patient.cancel();
+    }
+    go.set();
+  });
+}
+
 TEST(AgentCoreRanks, ThereIsNoTimeForACallWithoutAny) {
   Event go;
   FunctionTable functions;
@@ -148,6 +173,72 @@ TEST(AgentCoreRanks, ThereIsNoTimeForACallWithoutAny) {
     go.set();
     agent.to(1).call<void>("wait");
   });
+}
+
+TEST(AgentCoreRanks, TooManyBytesUnderWayWaitForRoom) {
+  Event go;
+  FunctionTable functions;
+  functions.add("wait", [&](const at::Tensor& tensor) {
+    go.wait();
+    return tensor.numel();
+  });
+  functions.add("numel", [](const at::Tensor& tensor) { return tensor.numel(); });
+  lead_world(
+      2,
+      {.functions = functions,
+       .edit = [](AgentOptions& options) { options.bytes_per_worker = 1 << 20; }},
+      [&](Agent& agent) {
+        const at::Tensor large = at::zeros({200'000});  // 800 KB
+        const auto first = agent.to(1).async<std::int64_t>("wait", large);
+        EXPECT_EQ(agent.to(1).call<std::int64_t>("numel", at::zeros({10})), 10);
+        EXPECT_TRUE(contains(
+            message_of<TimeoutError>([&] {
+              (void)agent.to(1, {.timeout = milliseconds(200)})
+                  .async<std::int64_t>("numel", large);
+            }),
+            "expected room for one more call to worker worker1, got 1 of 4096 calls "
+            "and "
+            "800"));
+        go.set();
+        EXPECT_EQ(agent.to(1).call<std::int64_t>("numel", large), 200'000);
+        EXPECT_EQ(first.get(), 200'000);
+        // One alone may be larger.
+        EXPECT_EQ(
+            agent.to(1).call<std::int64_t>("numel", at::zeros({1'000'000})), 1'000'000);
+      });
+}
+
+// Who takes less than others is not sent more.
+TEST(AgentCoreRanks, EachWorkerHasItsOwnLimit) {
+  FunctionTable functions;
+  functions.add("numel", [](const at::Tensor& tensor) { return tensor.numel(); });
+  functions.add("zeros", [](std::int64_t many) { return at::zeros({many}); });
+  functions.add("fetch_zeros", [](std::int64_t many) {
+    return this_agent().to(0).call<at::Tensor>("zeros", many).numel();
+  });
+  lead_world(
+      2,
+      {.functions = functions,
+       .edit =
+           [](AgentOptions& options) {
+             if (options.rank == 1)
+               options.message_bytes = 1 << 20;
+           }},
+      [](Agent& agent) {
+        const auto other = agent.to(1, {.timeout = std::chrono::seconds(20)});
+        EXPECT_EQ(other.call<std::int64_t>("numel", at::zeros({200'000})), 200'000);
+        EXPECT_TRUE(contains(
+            message_of<InvalidArgument>(
+                [&] { other.call<std::int64_t>("numel", at::zeros({300'000})); }),
+            "expected at most 1048576 bytes for a call of numel"));
+        EXPECT_EQ(other.call<std::int64_t>("fetch_zeros", 200'000), 200'000);
+        EXPECT_TRUE(contains(
+            message_of<RemoteError>(
+                [&] { other.call<std::int64_t>("fetch_zeros", 300'000); }),
+            "expected at most 1048576 bytes for a result of zeros"));
+        EXPECT_EQ(
+            agent.to(0).call<std::int64_t>("numel", at::zeros({300'000})), 300'000);
+      });
 }
 
 // What is refused before it is sent leaves no name behind: the leak check would see it.

@@ -7,8 +7,11 @@
 
 #include <gtest/gtest.h>
 
+#include "../core/alarm_scope.h"
+#include "file_memory.h"
 #include "trireme/core/error.h"
 #include "trireme/core/scratch_folder.h"
+#include "trireme/testing/world.h"
 
 namespace trireme::rpc {
 namespace {
@@ -39,12 +42,6 @@ ArenaOffer offer_of(int fd) {
       .bytes = static_cast<std::uint64_t>(status.st_size)};
 }
 
-std::int64_t memory_of(int fd) {
-  struct stat status {};
-  ::fstat(fd, &status);
-  return status.st_blocks * 512;
-}
-
 }  // namespace
 
 TEST(Arena, BothSeeTheSameMemory) {
@@ -72,9 +69,20 @@ TEST(Arena, TakesMemoryOnlyWhenItIsAskedTo) {
   EXPECT_EQ(memory_of(fd), 0);
   EXPECT_TRUE(arena->reserve(4096, 1 << 20));
   EXPECT_EQ(memory_of(fd), 1 << 20);
-  arena->release();
+  arena->release(0, arena->bytes().size());
   EXPECT_EQ(memory_of(fd), 0);
   EXPECT_EQ(arena->bytes()[5000], std::byte{0});
+}
+
+// In a process of its own, so that one that does not end can be killed.
+TEST(ArenaProcs, TakesMemoryAlsoUnderARainOfSignals) {
+  testing::Processes processes;
+  processes.start([] {
+    const auto arena = Arena::make(std::uint64_t{256} << 20);
+    const AlarmScope alarms(std::chrono::milliseconds(2));
+    return arena->reserve(0, std::uint64_t{256} << 20) ? 0 : 1;
+  });
+  EXPECT_EQ(processes.wait(std::chrono::seconds(30))[0].exit_code, 0);
 }
 
 TEST(Arena, OnlyWhatWasOfferedIsOpened) {

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "trireme/core/error.h"
+#include "trireme/rpc/future.h"
 #include "trireme/testing/message.h"
 
 namespace trireme::rpc {
@@ -52,6 +53,18 @@ TEST(Blocking, TellsEachHookOnceAndInTurn) {
   });
 }
 
+// It may be what the thread waits for.
+TEST(Blocking, RunsWhatTheThreadHasPutOff) {
+  std::string notes;
+  ready_future().then([&notes] {
+    ready_future().then([&notes] { notes += "put off "; });
+    notes += "before ";
+    const Blocking blocking;
+    notes += "waits";
+  });
+  EXPECT_EQ(notes, "before put off waits");
+}
+
 TEST(Blocking, ForgetsAHookThatIsGone) {
   on_own_thread([] {
     std::string notes;
@@ -87,6 +100,23 @@ TEST(Blocking, AHookThatThrowsEndsTheWaitBeforeItBegins) {
     add_blocking_hook(b);
     EXPECT_EQ(trireme::testing::message_of<Error>([] { Blocking blocking; }), "full");
     EXPECT_EQ(notes, "+a-a");
+  });
+}
+
+TEST(Blocking, IsRefusedWhereItsThreadMustNotWait) {
+  on_own_thread([] {
+    const auto refusal = [] {
+      return trireme::testing::message_of<Error>([] { Blocking blocking; });
+    };
+    {
+      const MustNotWait outer;
+      { const MustNotWait inner; }
+      EXPECT_NE(
+          refusal().find("does not wait on a thread of the network"),
+          std::string::npos);
+      on_own_thread([] { Blocking blocking; });
+    }
+    Blocking blocking;
   });
 }
 

@@ -47,6 +47,17 @@ TEST(CallPayload, LongFaultsAreCut) {
   EXPECT_EQ(fault.text.size(), std::size_t{1} << 20);
 }
 
+TEST(CallPayload, ReferencesCount) {
+  Values values;
+  values.references.resize(1000);
+  const Payload payload = pack_values(std::move(values));
+  EXPECT_EQ(unpack_values(payload, {.references = 1000}).references.size(), 1000u);
+  EXPECT_THROW(unpack_values(payload, {.references = 999}), InvalidArgument);
+  EXPECT_GT(bytes_of(payload), 20'000u);
+  EXPECT_THROW(expect_fits(payload, 20'000, "a test"), InvalidArgument);
+  expect_fits(payload, 40'000, "a test");
+}
+
 TEST(CallPayload, BytesThatAreCutOrTooManyAreRefused) {
   const Payload whole = pack_call({.function = "add"}, some_values());
   for (std::size_t size = 0; size < whole.bytes.size(); ++size) {

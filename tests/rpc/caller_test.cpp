@@ -42,6 +42,18 @@ int plain_function(int a, int b) {
 FunctionTable caller_functions() {
   FunctionTable functions;
   functions.add("add", [](const at::Tensor& a, const at::Tensor& b) { return a + b; });
+  functions.add("sum_of", [](const std::vector<RRef<at::Tensor>>& parts) {
+    at::Tensor sum = parts.at(0).to_here();
+    for (std::size_t i = 1; i < parts.size(); ++i)
+      sum = sum + parts[i].to_here();
+    return sum;
+  });
+  functions.add("pass", [](const at::Tensor& tensor, int hops) {
+    if (hops == 0)
+      return ready_future(tensor);
+    const int next = (this_agent().me().id + 1) % 3;
+    return this_agent().to(next).async<at::Tensor>("pass", tensor, hops - 1);
+  });
   functions.add("nonzero", [](const at::Tensor& a) { return a.nonzero(); });
   functions.add("view", [](const at::Tensor& a) { return a.t().slice(0, 1, 3); });
   functions.add("twice_of_all", [](std::vector<at::Tensor> all) {
@@ -251,6 +263,39 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(RpcKind::Processes),
     [](const auto& kind) { return to_string(kind.param); });
 
+// All ways of a sparse tensor: into calls, out of them, through nested ones, and behind
+// references that go to a third worker.
+TEST_P(CallerRanks, SparseTensorsAllWays) {
+  each([](Agent& agent, const Caller& there) {
+    const at::Tensor sparse = at::eye(4).to_sparse();
+    const auto expect_times = [](double factor, const at::Tensor& got) {
+      EXPECT_TRUE(got.is_sparse());
+      EXPECT_TRUE(at::equal(got.to_dense(), at::eye(4) * factor));
+    };
+    const Point back =
+        there.call<Point>("point", Point{.x = 0, .y = {}, .weight = sparse});
+    expect_times(1, back.weight);
+    expect_times(1, there.call<at::Tensor>("pass", sparse, 4));
+    const auto sum = there.remote<at::Tensor>("add", sparse, sparse);
+    expect_times(2, sum.to_here());
+    const auto own = agent.own(sparse);
+    for (WorkerId user = 0; user < 3; ++user)
+      expect_times(
+          6,
+          agent.to(user).call<at::Tensor>(
+              "sum_of", std::vector<RRef<at::Tensor>>{sum, own, sum, own}));
+    std::vector<Future<at::Tensor>> many;
+    std::vector<RRef<at::Tensor>> made;
+    for (int i = 0; i < 50; ++i) {
+      many.push_back(there.async<at::Tensor>("add", sparse, sparse));
+      made.push_back(there.remote<at::Tensor>("add", sparse, sparse));
+    }
+    for (const auto& one : many)
+      expect_times(2, one.get());
+    expect_times(100, there.call<at::Tensor>("sum_of", made));
+  });
+}
+
 // A world of one calls itself.
 TEST(CallerSelfRanks, AloneInTheWorld) {
   lead_world(1, {.functions = caller_functions()}, [](Agent& agent) {
@@ -319,6 +364,71 @@ class Mean {
   at::Tensor sum_;
   std::vector<Promise<at::Tensor>> waiting_;
 };
+
+// A layer of 100 inputs and 30 outputs, on the server with its optimizer, SGD with
+// momentum: trainers take it, send gradients of their own batches, and get it back when
+// the mean of all of them was applied.
+class BatchServer {
+ public:
+  explicit BatchServer(int trainers) : gradients_(trainers) {}
+
+  at::Tensor weight() const { return weight_; }
+  Future<at::Tensor> update(const at::Tensor& gradient) {
+    return gradients_.add(gradient).then([this](const at::Tensor& mean) {
+      const std::lock_guard lock(mutex_);
+      // The first of those that the mean belongs to.
+      if (++taken_ % kBatchTrainers == 1)
+        step(weight_, momentum_, mean);
+      return weight_;
+    });
+  }
+  static void step(at::Tensor& weight, at::Tensor& momentum, const at::Tensor& mean) {
+    momentum = momentum * 0.9 + mean;
+    weight = weight - momentum * 0.05;  // anew: others may still be sent the old one
+  }
+  static constexpr int kBatchTrainers = 3;
+
+ private:
+  Mean gradients_;
+  std::mutex mutex_;
+  int taken_ = 0;
+  at::Tensor weight_ = at::linspace(-1, 1, 3000).view({30, 100});
+  at::Tensor momentum_ = at::zeros({30, 100});
+};
+
+at::Tensor batch_gradient(const at::Tensor& weight, int trainer, int step) {
+  const at::Tensor x = at::linspace(trainer, step + 1, 700).view({7, 100}).cos();
+  const at::Tensor leaf = weight.detach().requires_grad_();
+  at::mse_loss(at::linear(x, leaf), at::ones({7, 30})).backward();
+  return leaf.grad();
+}
+
+TEST(CallerServerRanks, TrainsAsOneProcessWould) {
+  constexpr int kTrainers = BatchServer::kBatchTrainers, kSteps = 5;
+  BatchServer server(kTrainers);
+  FunctionTable functions;
+  functions.add("weight", [&] { return server.weight(); });
+  functions.add(
+      "update", [&](const at::Tensor& gradient) { return server.update(gradient); });
+  at::Tensor expected = server.weight(), momentum = at::zeros({30, 100});
+  for (int step = 0; step < kSteps; ++step) {
+    at::Tensor sum = at::zeros({30, 100});
+    for (int trainer = 0; trainer < kTrainers; ++trainer)
+      sum = sum + batch_gradient(expected, trainer, step);
+    BatchServer::step(expected, momentum, sum / kTrainers);
+  }
+  run_rpc(RpcKind::Threads, kTrainers + 1, {.functions = functions}, [&](Agent& agent) {
+    if (agent.me().id == kTrainers)
+      return;
+    const Caller to_server = agent.to(kTrainers);
+    at::Tensor weight = to_server.call<at::Tensor>("weight");
+    for (int step = 0; step < kSteps; ++step)
+      weight = to_server.call<at::Tensor>(
+          "update", batch_gradient(weight, agent.me().id, step));
+    // The gradients are summed in the order in which they come.
+    EXPECT_TRUE(at::allclose(weight, expected, 1e-4, 1e-6));
+  });
+}
 
 // A parameter server: no thread of it waits, however many trainers there are.
 TEST(CallerServerRanks, AllReportBeforeAnyGoesOn) {

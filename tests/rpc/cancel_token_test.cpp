@@ -10,6 +10,7 @@
 #include "cargo.h"
 #include "trireme/core/log.h"
 #include "trireme/rpc/cancelled.h"
+#include "trireme/rpc/word_wait.h"
 #include "trireme/testing/message.h"
 
 namespace trireme::rpc {
@@ -220,6 +221,31 @@ TEST(CancelToken, IsTheSameForOneThatDoesNotKnowIt) {
   EXPECT_TRUE(CancelToken::shared(kept).cancel("over"));
   EXPECT_TRUE(token.cancelled());
   EXPECT_FALSE(CancelToken::shared(nullptr).cancel("nobody"));
+}
+
+// A callback that runs may wait for what this thread has not woken yet.
+TEST(CancelToken, AResetWakesFirstWhomItHasKeptForLater) {
+  const CancelToken token = CancelToken::make();
+  std::atomic<std::uint32_t> word{0};
+  std::atomic<bool> runs{false}, woken{false};
+  auto kept = token.on_cancel([&](const std::string&) {
+    runs = true;
+    woken = wait_while(word, 0, Deadline::after(std::chrono::seconds(5)));
+  });
+  std::thread other([&] { token.cancel("enough"); });
+  while (!runs)
+    std::this_thread::yield();
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));  // asleep by now
+  const auto start = Deadline::Clock::now();
+  {
+    const LateWakes late;
+    word = 1;
+    wake_all_later(word);
+    kept.reset();
+  }
+  EXPECT_LT(Deadline::Clock::now() - start, std::chrono::seconds(3));
+  EXPECT_TRUE(woken);
+  other.join();
 }
 
 }  // namespace trireme::rpc

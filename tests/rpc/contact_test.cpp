@@ -94,7 +94,24 @@ TEST_F(ContactTest, OfTwoSessionsOneIsEnough) {
   EXPECT_FALSE(ended.last || ended.dial);
   EXPECT_TRUE(contact_.end(second).dial);
   const Contact::Ended unknown = contact_.end(second);
-  EXPECT_FALSE(unknown.last || unknown.lost || unknown.dial);
+  EXPECT_FALSE(unknown.lost || unknown.dial);
+}
+
+// Who was dialled may speak, or leave, before the thread that has dialled says so.
+TEST_F(ContactTest, ASessionMayBeKnownTwiceAndEndUnknown) {
+  Contact near({.info = {.id = 1, .name = "w1"}}, {}, 10'000, 4096);
+  const net::Peer peer = nodes_.connect();
+  EXPECT_TRUE(near.end(peer).last);
+  EXPECT_TRUE(offer_packet(near, 1));
+  const Contact::Begun first = near.begin(peer, false);
+  EXPECT_EQ(first.packets.size(), 1u);
+  const auto borrower = near.borrower(peer);
+  const Contact::Begun again = near.begin(peer, true);
+  EXPECT_EQ(again.lender, first.lender);
+  EXPECT_EQ(near.borrower(peer), borrower);
+  EXPECT_EQ(near.sessions().size(), 1u);
+  EXPECT_FALSE(near.end(nodes_.connect()).last);
+  EXPECT_TRUE(near.end(peer).last);
 }
 
 TEST_F(ContactTest, WhoHasBeenDialledMeanwhileIsNotDialled) {

@@ -3,6 +3,7 @@
 #include <csignal>
 #include <map>
 #include <random>
+#include <sys/wait.h>
 
 #include "cut.h"
 #include "shelf.h"
@@ -23,6 +24,7 @@ class RefusingTransport final : public Transport {
     ++refused;
     throw InvalidArgument("[test] expected nothing to send, got a packet; keep it");
   }
+  void give_up(WorkerId) override {}
   std::atomic<int> refused{0};
 };
 
@@ -53,18 +55,20 @@ TEST(Engine, OutlivesATransportThatRefuses) {
   engine.stop("the test is over");
 }
 
-enum class Way { Local, Tcp, Tls };
+// How workers talk; LocalTls is what those of one host do under `trireme run`.
+enum class Way { Local, Tcp, Tls, LocalTls };
 
 std::string to_string(Way way) {
-  return way == Way::Local ? "Local" : way == Way::Tcp ? "Tcp" : "Tls";
+  constexpr const char* kNames[] = {"Local", "Tcp", "Tls", "LocalTls"};
+  return kNames[static_cast<int>(way)];
 }
 
 std::function<void(AgentOptions&)> by_way(Way way, milliseconds lease) {
   const net::JobKey key = net::JobKey::random();
   return [way, lease, key](AgentOptions& options) {
     options.lease = lease;
-    options.transport->unix_sockets = way == Way::Local;
-    if (way == Way::Tls)
+    options.transport->unix_sockets = way == Way::Local || way == Way::LocalTls;
+    if (way == Way::Tls || way == Way::LocalTls)
       options.transport->security = net::Security::job_key(key);
   };
 }
@@ -120,7 +124,7 @@ TEST_P(EngineRanks, CutsLoseNothing) {
 INSTANTIATE_TEST_SUITE_P(
     Ways,
     EngineRanks,
-    ::testing::Values(Way::Local, Way::Tcp, Way::Tls),
+    ::testing::Values(Way::Local, Way::Tcp, Way::Tls, Way::LocalTls),
     [](const auto& way) { return to_string(way.param); });
 
 // What one worker of a world does that loses one of its number.
@@ -346,10 +350,58 @@ TEST_P(EngineProcs, ALongStopVoidsWhatWasShared) {
   testing::expect_good_ends(world.processes().wait(std::chrono::seconds(40)));
 }
 
+// Returns when all threads of a child stand still.
+void stop_child(pid_t child) {
+  ::kill(child, SIGSTOP);
+  EXPECT_TRUE(soon([child] {
+    siginfo_t stopped{};
+    return ::waitid(P_PID, static_cast<id_t>(child), &stopped, WSTOPPED | WNOHANG) ==
+               0 &&
+           stopped.si_pid == child;
+  }));
+}
+
+// What is asked of it ends by its deadline; the value comes when it goes on.
+TEST_P(EngineProcs, ARemoteValueOfOneThatStandsStillIsLate) {
+  const SharedNumber phase;
+  FunctionTable functions = tally_functions(std::make_shared<Shelf>());
+  functions.add("four", [] { return 4; });
+  RpcProcesses world(
+      2,
+      {.functions = functions, .edit = by_way(GetParam(), std::chrono::seconds(20))});
+  for (int rank = 0; rank < 2; ++rank)
+    world.start([&](Agent& agent) {
+      if (agent.me().id == 0) {
+        const Caller hasty = agent.to(1, {.timeout = milliseconds(100)});
+        agent.to(1).remote<std::unique_ptr<Tally>>("make", 1).made().get();
+        ++*phase;
+        EXPECT_TRUE(soon([&] { return *phase == 2; }));
+        const auto tally = hasty.remote<std::unique_ptr<Tally>>("make", 5);
+        EXPECT_THROW(tally.made().get(), TimeoutError);
+        EXPECT_THROW(
+            tally.with({.timeout = milliseconds(100)}).call(&Tally::value),
+            TimeoutError);
+        const auto number = hasty.remote<int>("four");
+        EXPECT_THROW(number.made().get(), TimeoutError);
+        EXPECT_THROW(number.to_here({.timeout = milliseconds(100)}), TimeoutError);
+        ++*phase;
+        EXPECT_EQ(agent.to(1).remote<int>("four").to_here(), 4);
+      }
+      agent.shutdown({.timeout = std::chrono::seconds(20), .leaks = Leaks::Refuse});
+      return 0;
+    });
+  EXPECT_TRUE(soon([&] { return *phase == 1; }));
+  stop_child(world.processes().pid(1));
+  ++*phase;
+  EXPECT_TRUE(soon([&] { return *phase == 3; }));
+  world.processes().kill(1, SIGCONT);
+  testing::expect_good_ends(world.processes().wait(std::chrono::seconds(40)));
+}
+
 INSTANTIATE_TEST_SUITE_P(
     Ways,
     EngineProcs,
-    ::testing::Values(Way::Local, Way::Tcp, Way::Tls),
+    ::testing::Values(Way::Local, Way::Tcp, Way::Tls, Way::LocalTls),
     [](const auto& way) { return to_string(way.param); });
 
 // Two engines with nothing between them.
@@ -369,7 +421,9 @@ struct DirectWire : Transport {
     if (!cut)
       ends.at(static_cast<std::size_t>(to))->received(1 - to, std::move(packet));
   }
+  void give_up(WorkerId worker) override { given_up = worker; }
   std::vector<Engine*> ends;
+  std::atomic<WorkerId> given_up{-1};
   std::atomic<int> packets{0};
   std::atomic<bool> cut{false};
 };
@@ -416,9 +470,30 @@ struct EnginePair {
     return future;
   }
 
+  // What goes on with a call, and would wait, is told.
+  std::string refusal_to_wait(Time deadline) {
+    Promise<Outcome> promise;
+    const auto waits = promise.future().then([](const Outcome&) {
+      return message_of<Error>([] {
+        Promise<void> never;
+        never.future().wait_for(milliseconds(1));
+      });
+    });
+    Request request;
+    request.deadline = deadline;
+    engines[0]->call(
+        1,
+        std::move(request),
+        std::make_unique<PromisedOutcome>(std::move(promise)),
+        true);
+    return waits.get(Deadline::after(std::chrono::seconds(10)));
+  }
+
   DirectWire wire;
   std::vector<std::shared_ptr<Engine>> engines;
 };
+
+constexpr const char* kMustNotWait = "does not wait on a thread of the network";
 
 TEST(Engine, CallsComeBack) {
   EnginePair pair;
@@ -463,6 +538,17 @@ TEST(Engine, ASilentWorkerIsLostAfterItsLease) {
   EXPECT_NE(outcome.why.find("silent for 500 ms"), std::string::npos) << outcome.why;
 }
 
+TEST(Engine, WhoSendsWhatNoWorkerWouldIsLetGo) {
+  EnginePair pair;
+  pair.call("first", true).get();
+  pair.engines[1]->received(0, {.head = "nonsense"});
+  EXPECT_EQ(pair.wire.given_up, 0);
+  EXPECT_NE(pair.engines[1]->why_gone(0), "");
+  EXPECT_EQ(
+      pair.call("unheard", true, Time::clock::now() + milliseconds(300)).get().status,
+      Status::Late);
+}
+
 TEST(Engine, WhenItStopsAllThatWaitsEnds) {
   EnginePair pair;
   pair.call("first", true).get();
@@ -477,23 +563,17 @@ TEST(Engine, WhenItStopsAllThatWaitsEnds) {
 
 TEST(Engine, AThreadOfTheNetworkMustNotWait) {
   EnginePair pair;
-  add_blocking_hook(pair.engines[0]);
   pair.call("first", true).get();
-  std::string message;
-  Promise<Outcome> promise;
-  const auto waits = promise.future().then([&](const Outcome&) {
-    try {
-      Promise<void> never;
-      never.future().wait_for(milliseconds(1));
-    } catch (const Error& error) {
-      message = error.what();
-    }
-  });
-  pair.engines[0]->call(
-      1, {}, std::make_unique<PromisedOutcome>(std::move(promise)), true);
-  waits.get();
-  EXPECT_NE(message.find("does not wait on a thread of the network"), std::string::npos)
-      << message;
+  EXPECT_TRUE(contains(pair.refusal_to_wait(Time::max()), kMustNotWait));
+}
+
+// The engine's own thread has never made a call.
+TEST(Engine, AThreadThatLooksAtTheTimeMustNotWait) {
+  EnginePair pair;
+  pair.call("first", true).get();
+  pair.wire.cut = true;
+  EXPECT_TRUE(contains(
+      pair.refusal_to_wait(Time::clock::now() + milliseconds(20)), kMustNotWait));
 }
 
 }  // namespace

@@ -36,6 +36,29 @@ TEST(ErrandsRanks, ASlowOneDoesNotHoldUpTheOthers) {
   release.set_value();
 }
 
+TEST(ErrandsRanks, AnIdleThreadTakesWhatABusyOneCannot) {
+  for (int round = 0; round < 20; ++round) {
+    Errands errands(2);
+    const auto now = Errands::Clock::now();
+    std::promise<void> release, passed, both[2];
+    const auto released = release.get_future().share();
+    // Two threads, both idle.
+    for (int i = 0; i < 2; ++i)
+      errands.at(now, [&both, i] {
+        both[i].set_value();
+        both[1 - i].get_future().wait_for(10s);
+      });
+    std::this_thread::sleep_for(1ms);
+    for (int i = 0; i < 3; ++i)
+      errands.at(Errands::Clock::now() + 1ms, [] {});
+    errands.at(Errands::Clock::now() + 1ms, [released] { released.wait_for(10s); });
+    errands.at(Errands::Clock::now() + 1ms, [&] { passed.set_value(); });
+    const bool in_time = passed.get_future().wait_for(5s) == std::future_status::ready;
+    release.set_value();
+    ASSERT_TRUE(in_time) << "round " << round;
+  }
+}
+
 TEST(ErrandsRanks, OneThatThrowsIsNotTheLast) {
   Errands errands(1);
   std::promise<void> passed;

@@ -31,6 +31,13 @@ class FlightNotesRanks : public ::testing::Test {
         return entry.path();
     return {};
   }
+  // It is written while others go on.
+  std::filesystem::path note_soon(const std::string& worker) const {
+    const Deadline deadline = Deadline::after(std::chrono::seconds(10));
+    while (note(worker).empty() && !deadline.expired())
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    return note(worker);
+  }
   ScratchFolder folder_;
 };
 
@@ -44,7 +51,7 @@ TEST_F(FlightNotesRanks, ListAllThatWaits) {
   FlightNotes notes("job", "w");
   notes.write("add is late", {"add on b", "evil\nname"}, 3);
   EXPECT_EQ(
-      text_of(note("w")),
+      text_of(note_soon("w")),
       "worker w: add is late; it serves 3 calls of others, and waits for 2:\n"
       "  add on b\n"
       "  evil\\nname\n");
@@ -64,7 +71,7 @@ TEST_F(FlightNotesRanks, ALateCallLeavesOne) {
         EXPECT_THROW(
             agent.to(1, {.timeout = std::chrono::milliseconds(50)}).call<void>("sleep"),
             TimeoutError);
-        const std::string lines = text_of(note("worker0"));
+        const std::string lines = text_of(note_soon("worker0"));
         EXPECT_NE(
             lines.find("sleep() -> nothing on worker worker1 is late"),
             std::string::npos)
@@ -74,6 +81,26 @@ TEST_F(FlightNotesRanks, ALateCallLeavesOne) {
             std::string::npos)
             << lines;
         other.cancel();
+      });
+}
+
+// Nobody waits for the disk.
+TEST_F(FlightNotesRanks, WhoeverWaitsForTheCallGoesFirst) {
+  FunctionTable functions;
+  functions.add("sleep", [] {
+    while (!this_call()->cancel.cancelled())
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  });
+  testing::run_rpc(
+      testing::RpcKind::Threads, 2, {.functions = functions}, [&](Agent& agent) {
+        if (agent.me().id != 0)
+          return;
+        const auto was_there =
+            agent.to(1, {.timeout = std::chrono::milliseconds(50)})
+                .async<void>("sleep")
+                .handle([&](const Future<void>&) { return !note("worker0").empty(); });
+        EXPECT_FALSE(was_there.get());
+        EXPECT_FALSE(note_soon("worker0").empty());
       });
 }
 

@@ -8,6 +8,8 @@
 
 #include "cargo.h"
 #include "trireme/core/log.h"
+#include "trireme/rpc/future.h"
+#include "trireme/rpc/word_wait.h"
 
 namespace trireme::rpc {
 namespace {
@@ -182,6 +184,22 @@ TEST(FutureState, AHookThatThrowsIsLogged) {
   }
   ASSERT_EQ(lines.size(), 2u);
   EXPECT_NE(lines[0].find("broken"), std::string::npos);
+}
+
+// Whom this thread has not woken yet may be the one that it waits for.
+TEST(FutureState, AWaitWakesFirstWhomItHasKeptForLater) {
+  Promise<void> there, back;
+  std::thread other([&back, there = there.future()] {
+    there.get();
+    back.set_value();
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));  // asleep by now
+  {
+    const LateWakes late;
+    there.set_value();
+    EXPECT_TRUE(back.future().wait_for(std::chrono::seconds(10)));
+  }
+  other.join();
 }
 
 }  // namespace trireme::rpc

@@ -10,6 +10,7 @@
 #include <gtest/gtest.h>
 
 #include "../net/two_nodes.h"
+#include "file_memory.h"
 #include "trireme/core/error.h"
 #include "trireme/rpc/packet_message.h"
 
@@ -155,6 +156,38 @@ TEST(Lending, UnusedMemoryGoesBackToTheSystem) {
   EXPECT_EQ(part.bytes[0], std::byte{'b'});
 }
 
+TEST(Lending, OneThatIsKeptHoldsNoOtherMemory) {
+  Lender lender(1 << 24);
+  lender.lend(lending_part(1, 'x'));
+  const ArenaOffer offer = *lender.take_offer();
+  lender.answered(true);
+  const auto first = lender.lend(lending_part(1 << 20, 'a'));
+  const auto kept = lender.lend(lending_part(4096, 'b'));
+  const auto last = lender.lend(lending_part(1 << 20, 'c'));
+  EXPECT_TRUE(lender.returned({*first, *last}));
+  EXPECT_TRUE(lender.trim());
+  EXPECT_EQ(memory_of(offer.descriptor), (2 << 20) + 4096) << "it was used just now";
+  EXPECT_FALSE(lender.trim());
+  EXPECT_EQ(memory_of(offer.descriptor), 4096);
+  const auto seen = Arena::open(offer, here());
+  EXPECT_EQ(seen->bytes()[*kept + 4095], std::byte{'b'});
+  // What lies below and above it is used again, and goes again, with it at last.
+  EXPECT_EQ(lender.lend(lending_part(1 << 20, 'd')), first);
+  EXPECT_EQ(lender.lend(lending_part(1 << 20, 'e')), last);
+  EXPECT_EQ(seen->bytes()[*kept], std::byte{'b'});
+  EXPECT_EQ(seen->bytes()[*last], std::byte{'e'});
+  EXPECT_TRUE(lender.returned({*first, *last, *kept}));
+  EXPECT_TRUE(lender.trim());
+  EXPECT_FALSE(lender.trim());
+  EXPECT_EQ(memory_of(offer.descriptor), 0);
+}
+
+TEST(Lending, AnEmptyPartIsNotLent) {
+  Loans loans(8192);
+  EXPECT_EQ(loans.lender.lend({}), std::nullopt);
+  EXPECT_EQ(loans.lender.lent_bytes(), 0u);
+}
+
 TEST(Lending, WhatNoWorkerWouldSayIsRefused) {
   Loans loans(8192);
   const auto borrow = [&](std::uint64_t offset, std::uint64_t bytes) {
@@ -164,6 +197,7 @@ TEST(Lending, WhatNoWorkerWouldSayIsRefused) {
        {std::pair<std::uint64_t, std::uint64_t>{0, 8193},
         {4096, 4097},
         {12288, 0},
+        {0, 0},
         {1, 1},
         {~std::uint64_t{0} - 4095, 8192},
         {4096, ~std::uint64_t{0}}})
@@ -177,6 +211,7 @@ TEST(Lending, WhatNoWorkerWouldSayIsRefused) {
   expect_lending_refused([&] { fresh.answered(true); }, "without an offer");
   const auto nothing = std::make_shared<Borrower>(net::Peer());
   expect_lending_refused([&] { nothing->borrow(0, 1); }, "lies in 0 bytes");
+  expect_lending_refused([&] { nothing->borrow(0, 0); }, "lies in 0 bytes");
 }
 
 TEST(Lending, MessagesGoThroughBytes) {

@@ -185,12 +185,68 @@ TEST(Link, ALivingOtherIsAskedAndAnswers) {
   }
 }
 
+TEST(Link, AQuestionThatIsLostIsAskedAgain) {
+  LinkedPair pair;
+  pair.a.post(saying("first"), pair.now);
+  pair.talk();
+  pair.pass(milliseconds(100));
+  pair.talk();
+  const auto asks = [&] {
+    pair.now += milliseconds(10);
+    pair.a.tick(true, pair.now);
+    return !pair.a.flush(pair.now).empty();
+  };
+  bool asked = false;
+  for (int i = 0; i < 30 && !asked; ++i)
+    asked = asks();
+  ASSERT_TRUE(asked);
+  EXPECT_FALSE(asks());
+  pair.a.resend(pair.now);
+  EXPECT_TRUE(asks());
+}
+
 TEST(Link, TimeDuringWhichTheProcessStoodStillIsForgiven) {
   LinkedPair pair;
   pair.a.post(saying("first"), pair.now);
   pair.talk();
   pair.now += milliseconds(5000);
   EXPECT_FALSE(pair.a.tick(true, pair.now));
+}
+
+// How long `link` waits, from now on, until it takes a silent other for gone.
+milliseconds patience_of(Link& link, Time now) {
+  const Time start = now;
+  while (now - start < 10 * kLinkOptions.lease && !link.tick(true, now)) {
+    link.flush(now);
+    now += milliseconds(10);
+  }
+  return std::chrono::duration_cast<milliseconds>(now - start);
+}
+
+TEST(Link, TheLeaseIsNoLongerAfterAnIdleTime) {
+  LinkedPair pair;
+  pair.a.post(saying("first"), pair.now);
+  pair.talk();
+  pair.pass(milliseconds(100));
+  pair.talk();
+  pair.pass(milliseconds(10));
+  ASSERT_EQ(pair.b.next(), Time::max());
+  pair.now += std::chrono::hours(1);
+  pair.a.post(saying("second"), pair.now);
+  ASSERT_EQ(pair.talk(), Words{"second"});
+  EXPECT_LE(patience_of(pair.b, pair.now), kLinkOptions.lease + milliseconds(20));
+}
+
+TEST(Link, WhatIsForgivenEndsNow) {
+  LinkedPair pair;
+  pair.a.post(saying("first"), pair.now);
+  pair.talk();
+  pair.b.tick(true, pair.now);
+  pair.now += milliseconds(400);
+  pair.a.post(saying("second"), pair.now);
+  ASSERT_EQ(pair.talk(), Words{"second"});
+  pair.now += milliseconds(200);  // since nobody ticked, for more than half a lease
+  EXPECT_LE(patience_of(pair.b, pair.now), kLinkOptions.lease + milliseconds(20));
 }
 
 TEST(Link, AnEndThatBeginsAnewMakesAllVoidOnBothSides) {

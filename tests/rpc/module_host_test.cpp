@@ -8,6 +8,18 @@
 #include "trireme/testing/message.h"
 
 namespace trireme::rpc {
+
+// A struct that travels.
+struct RemoteParameterLike {
+  at::Tensor tensor;
+};
+template <>
+struct Fields<RemoteParameterLike> {
+  static constexpr auto name = "RemoteParameterLike";
+  static constexpr int version = 1;
+  static constexpr auto members = std::tuple(&RemoteParameterLike::tensor);
+};
+
 namespace {
 
 using Host = ForwardHost<at::Tensor(at::Tensor)>;
@@ -47,6 +59,55 @@ TEST(ModuleHost, SaysWhatIsMissingAndWhatIsTooMuch) {
   EXPECT_TRUE(testing::contains(
       testing::message_of<InvalidArgument>([&] { host.load_state_dict(wrong, false); }),
       "sizes [3] for bias, got [4]"));
+}
+
+TEST(ModuleHost, AStateThatFitsOnlyInPartChangesNothing) {
+  Host host = norm_host();
+  const StateDict before = host.state_dict();
+  StateDict state = before;
+  state["bias"] = at::ones({3});
+  state["weight"] = at::ones({3}).to_sparse();
+  state["running_var"] = at::full({3}, 7, at::kDouble);
+  host.load_state_dict(state, true);
+  EXPECT_TRUE(at::equal(host.state_dict().at("bias"), at::ones({3})));
+  EXPECT_TRUE(at::equal(host.state_dict().at("weight"), at::ones({3})));
+  EXPECT_TRUE(at::equal(host.state_dict().at("running_var"), at::full({3}, 7.f)));
+  host.load_state_dict(before, true);
+  state["weight"] = at::empty({3}, at::device(at::kMeta));
+  EXPECT_TRUE(testing::contains(
+      testing::message_of<InvalidArgument>([&] { host.load_state_dict(state, true); }),
+      "expected a tensor for weight that can be made one of Float"));
+  EXPECT_TRUE(at::equal(host.state_dict().at("bias"), before.at("bias")));
+}
+
+// With a device that keeps no values, since others may not be there.
+TEST(ModuleHost, TensorsInsideOfValuesGoToItsDevice) {
+  using Listed = std::vector<at::Tensor>;
+  using Named = std::map<std::string, std::optional<at::Tensor>>;
+  using Both = std::tuple<at::Tensor, std::pair<int, RemoteParameterLike>>;
+  using Many = ForwardHost<int(Listed, Named, Both)>;
+  int on_meta = 0;
+  const auto look = [&](const at::Tensor& tensor) {
+    on_meta += tensor.is_meta() ? 1 : 0;
+  };
+  Many host(
+      std::make_shared<torch::nn::Module>(),
+      "meta",
+      [&](const Listed& listed, const Named& named, const Both& both) {
+        for (const at::Tensor& tensor : listed)
+          look(tensor);
+        look(*named.at("a"));
+        EXPECT_FALSE(named.at("b"));
+        look(std::get<0>(both));
+        look(std::get<1>(both).second.tensor);
+        return 5;
+      },
+      std::make_shared<Many::Hooks>());
+  const at::Tensor one = at::ones({1});
+  EXPECT_EQ(
+      host.forward({one, one}, {{"a", one}, {"b", std::nullopt}}, {one, {3, {one}}}),
+      5);
+  EXPECT_EQ(on_meta, 5);
 }
 
 TEST(ModuleHost, DevicesAndRanksAreRead) {

@@ -1,5 +1,7 @@
 #include "trireme/rpc/node_transport_core.h"
 
+#include <algorithm>
+#include <atomic>
 #include <thread>
 
 #include <gtest/gtest.h>
@@ -78,22 +80,6 @@ TEST(NodeTransportCoreRanks, WhoCannotBeReachedIsLostAgainAndAgain) {
   EXPECT_TRUE(world.log(0).ends.empty());
 }
 
-TEST(NodeTransportCoreRanks, AWorkerMayBeHeldBack) {
-  TransportWorld world(2, use_tcp);
-  world.at(1).hold_back(0, true);
-  for (std::size_t i = 0; i < 100; ++i)
-    world.at(0).send(
-        1, {.head = text("packet ", i), .parts = {numbered_part(2 << 20, i)}});
-  std::this_thread::sleep_for(500ms);
-  const auto arrived = world.at(1).stats().packets_received;
-  EXPECT_GE(arrived, 10u);
-  EXPECT_LE(arrived, 33u);
-  world.at(0).send(1, {.head = "small ones pass"});
-  EXPECT_TRUE(world.log(1).wait_arrivals(arrived + 1));
-  world.at(1).hold_back(0, false);
-  EXPECT_TRUE(world.log(1).wait_arrivals(101));
-}
-
 TEST(NodeTransportCoreRanks, WhatAReceiverKeepsHoldsNobodyUp) {
   TransportWorld world(2, use_tcp);
   // Far more than the window between two nodes, and all of it is kept.
@@ -101,6 +87,67 @@ TEST(NodeTransportCoreRanks, WhatAReceiverKeepsHoldsNobodyUp) {
     world.at(0).send(
         1, {.head = text("packet ", i), .parts = {numbered_part(2 << 20, i)}});
   EXPECT_TRUE(world.log(1).wait_arrivals(60));
+}
+
+// -- those who speak before the thread that has dialled them knows of it
+
+// Listens in the place of worker 1, and does something as soon as it is dialled.
+struct HastyWorker : net::Recorder {
+  explicit HastyWorker(std::function<void(const net::Peer&)> act)
+      : acts(std::move(act)),
+        node(
+            {.name = "w1",
+             .job = "test",
+             .security = net::Security::insecure_loopback(),
+             .listen = {net::Address::tcp("127.0.0.1", 0)}},
+            *this) {}
+  void joined(const net::Peer& peer) override {
+    ++dialled;
+    acts(peer);
+  }
+  std::function<void(const net::Peer&)> acts;
+  std::atomic<int> dialled{0};
+  net::Node node;
+};
+
+// A world of two of which the test is the second.
+struct HalfWorld : TransportWorld {
+  explicit HalfWorld(HastyWorker& other, const Change& change = {})
+      : TransportWorld(2, change, false) {
+    members[1].addresses = other.node.addresses();
+    start(0);
+  }
+};
+
+TEST(NodeTransportCoreRanks, AnOfferThatComesAtOnceIsTaken) {
+  for (int round = 0; round < 30; ++round) {
+    const auto arena = Arena::make(1 << 20);
+    HastyWorker other([&](const net::Peer& peer) {
+      peer.send(
+          {.envelope = {
+               .type = static_cast<std::uint16_t>(WireKind::Offer),
+               .header = encode_offer(arena->offer())}});
+    });
+    HalfWorld world(other);
+    world.at(0).send(1, {.head = "hello"});
+    ASSERT_TRUE(other.wait_messages(2));
+    const auto answer = std::find_if(
+        other.messages.begin(), other.messages.end(), [](const net::InMessage& one) {
+          return one.envelope.type == static_cast<std::uint16_t>(WireKind::Answer);
+        });
+    ASSERT_NE(answer, other.messages.end());
+    ASSERT_TRUE(decode_answer(answer->envelope.header)) << "round " << round;
+  }
+}
+
+TEST(NodeTransportCoreRanks, AGoodbyeThatComesAtOnceIsHeard) {
+  for (int round = 0; round < 30; ++round) {
+    HastyWorker other([](const net::Peer& peer) { peer.close(); });
+    HalfWorld world(other, use_tcp);
+    world.at(0).send(1, {.head = "hello"});
+    ASSERT_TRUE(world.log(0).wait_ends(1));
+    ASSERT_EQ(other.dialled, 1) << "round " << round;
+  }
 }
 
 // -- those who are not let in
@@ -156,6 +203,41 @@ TEST(NodeTransportCoreRanks, BadBytesEndTheirSenderAlone) {
     EXPECT_TRUE(world.log(0).wait_arrivals(1));
     EXPECT_EQ(world.log(0).arrivals[0].from, 2);
   }
+}
+
+// Also from inside the receiver, where it is mostly called.
+TEST(NodeTransportCoreRanks, WhoIsGivenUpHearsOfIt) {
+  TransportWorld world(2);
+  world.log(0).on_packet = [&](WorkerId from, Packet) {
+    world.at(0).send(from, {.head = "last"});
+    world.at(0).give_up(from);
+  };
+  world.at(1).send(0, {.head = "nonsense"});
+  ASSERT_TRUE(world.log(1).wait_ends(1));
+  EXPECT_EQ(world.log(1).ends[0].why, "w0 has left");
+  ASSERT_TRUE(world.log(1).wait_arrivals(1));
+  EXPECT_EQ(world.log(1).arrivals[0].packet.head, "last");
+  ASSERT_TRUE(world.log(0).wait_ends(1));
+  EXPECT_EQ(world.log(0).ends[0].worker, 1);
+}
+
+// Before anything is allocated for it.
+TEST(NodeTransportCoreRanks, MessagesAboveAWorkersLimitAreRefused) {
+  const auto change = [](NodeTransportOptions& options) {
+    use_tcp(options);
+    if (options.me.id == 0)
+      options.me.message_bytes = 1 << 20;
+  };
+  TransportWorld world(3, change);
+  const auto part = numbered_part(8 << 20, 1);
+  EXPECT_THROW(world.at(2).send(0, {.parts = {part}}), InvalidArgument);
+  world.at(2).send(1, {.parts = {part}});
+  EXPECT_TRUE(world.log(1).wait_arrivals(1));
+  world.at(2).send(0, {.parts = {numbered_part(1 << 20, 1)}});
+  EXPECT_TRUE(world.log(0).wait_arrivals(1));
+  BadWorker bad(world);
+  EXPECT_THROW(
+      bad.say(WireKind::Packet, "header", std::string(8 << 20, 'x')), InvalidArgument);
 }
 
 TEST(NodeTransportCoreRanks, AStrangerIsTurnedAway) {

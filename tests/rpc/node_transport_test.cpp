@@ -214,7 +214,7 @@ TEST(NodeTransport, WrongArgumentsAreRefused) {
   expect_transport_refused(send(0), "another of 2 workers, got number 0");
   expect_transport_refused(send(2), "got number 2");
   expect_transport_refused(send(-1), "got number -1");
-  expect_transport_refused([&] { world.at(0).hold_back(7, true); }, "got number 7");
+  expect_transport_refused([&] { world.at(0).give_up(7); }, "got number 7");
   const Part endless{{numbered_part(1, 1).bytes.data(), std::size_t{1} << 40}, nullptr};
   expect_transport_refused(
       [&] { world.at(0).send(1, {.parts = {endless}}); }, "send it in several calls");

@@ -116,6 +116,23 @@ TEST(PacketMessage, PartsAreViewsThatHoldTheBufferAlone) {
   EXPECT_EQ(pool.stats().live_buffers, 0u);
 }
 
+TEST(PacketMessage, ASmallPartThatIsKeptDoesNotHoldALargeMessage) {
+  BufferPool pool;
+  std::vector<Part> parts;
+  for (const std::size_t size : {1, 100, 4096})
+    parts.push_back(part_of(bytes_of(size, 6)));
+  parts.push_back(part_of(bytes_of(1 << 20, 7)));
+  Packet packet = to_packet(arrive(pool, to_message({.head = "h", .parts = parts})));
+  EXPECT_EQ(string_of(packet.parts[3]), bytes_of(1 << 20, 7));
+  EXPECT_EQ(pool.stats().live_buffers, 1u) << "large parts are not copied";
+  packet.parts.pop_back();
+  EXPECT_EQ(pool.stats().live_bytes, 0u);
+  for (std::size_t i = 0; i < packet.parts.size(); ++i) {
+    EXPECT_EQ(string_of(packet.parts[i]), string_of(parts[i]));
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(packet.parts[i].bytes.data()) % 64, 0u);
+  }
+}
+
 TEST(PacketMessage, LargePartsMayLieElsewhere) {
   BufferPool pool;
   Part large = part_of(bytes_of(300, 4));
@@ -151,7 +168,7 @@ TEST(PacketMessage, WhatNoWorkerWritesIsRefused) {
   };
   refused(raw(pool, 4, 0, "abc"), "a head that lies in it, got 4");
   refused(raw(pool, ~std::uint64_t{0}, 0, "abc"), "a head that lies in it");
-  refused(raw(pool, 2, 0, "abc"), "nothing behind its head, got 1");
+  refused(raw(pool, 2, 0, "abc"), "nothing after its head, got 1");
   refused(raw(pool, 0, ~std::uint32_t{0}, std::string(40, '\0')), "an entry for each");
   refused(raw(pool, 0, 1, entry(false, 1, 0)), "padding before its parts");
   refused(
@@ -164,7 +181,7 @@ TEST(PacketMessage, WhatNoWorkerWritesIsRefused) {
       raw(pool, 0, 1, entry(false, 1, 64) + std::string(48, 'x')), "no place for what");
   refused(
       raw(pool, 0, 1, entry(false, 1, 0) + std::string(49, 'x')),
-      "nothing behind its parts, got 1");
+      "nothing after its parts, got 1");
   refused(raw(pool, 0, 1, '\2' + entry(false, 1, 0).substr(1)), "0 or 1");
   net::InMessage cut = raw(pool, 0, 0, "");
   cut.envelope.header.pop_back();

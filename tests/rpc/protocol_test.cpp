@@ -148,6 +148,54 @@ TEST(Protocol, ACancellationMayOvertakeItsCall) {
   EXPECT_EQ(pair.fabric.protocol(0).unsent(), 0u);
 }
 
+// Its name needs a place, so it is run all the same; but it hears that nobody waits.
+TEST(Protocol, ACancellationMayOvertakeACallThatMakesAValue) {
+  CallingPair pair;
+  pair.call(0, 1);
+  pair.fabric.run_for(milliseconds(20));
+  pair.answer(1, "");
+  pair.fabric.run_for(milliseconds(20));
+  Request request;
+  request.creates = pair.fabric.protocol(0).name(1);
+  pair.fabric.set_faults({.drop = 1});
+  const std::uint64_t call = pair.call(0, 1, std::move(request));
+  pair.fabric.set_faults({});
+  pair.fabric.protocol(0).cancel(call, pair.fabric.now());
+  pair.fabric.settle(0);
+  pair.fabric.run_for(milliseconds(500));
+  ASSERT_EQ(pair.incoming.size(), 1u);
+  EXPECT_TRUE(pair.cancelled(0));
+  EXPECT_EQ(pair.fabric.protocol(1).running(), 1u);
+}
+
+TEST(Protocol, ACallThatWaitedForANameHasNoMoreTimeThanItsCallerGives) {
+  CallingPair pair;
+  Request making;
+  making.creates = pair.fabric.protocol(0).name(1);
+  Request using_it;
+  using_it.payload.references = {making.creates};
+  using_it.deadline = pair.fabric.now() + milliseconds(900);
+  const Time until = using_it.deadline;
+  pair.fabric.cut(0, 1);
+  pair.call(0, 1, std::move(making));
+  pair.call(0, 1, std::move(using_it));
+  pair.fabric.run_for(milliseconds(400));
+  pair.fabric.heal();
+  pair.fabric.run_for(milliseconds(400));
+  ASSERT_EQ(pair.incoming.size(), 2u);
+  EXPECT_LE(pair.incoming[1].deadline, until + milliseconds(50));
+}
+
+TEST(Protocol, ActivityCountsFromNothing) {
+  CallingPair pair;
+  EXPECT_EQ(pair.fabric.protocol(0).activity(), 0u);
+  pair.call(0, 1);
+  const std::uint64_t once = pair.fabric.protocol(0).activity();
+  EXPECT_GT(once, 0u);
+  pair.call(0, 0);
+  EXPECT_GT(pair.fabric.protocol(0).activity(), once);
+}
+
 TEST(Protocol, MoreCallsThanAWorkerMayRunAreTurnedAway) {
   CallingPair pair;
   for (int i = 0; i < 6; ++i)
@@ -162,6 +210,27 @@ TEST(Protocol, MoreCallsThanAWorkerMayRunAreTurnedAway) {
   pair.call(0, 1);
   pair.fabric.run_for(milliseconds(50));
   EXPECT_EQ(pair.incoming.size(), 4u) << "there is room again";
+}
+
+TEST(Protocol, MoreBytesThanAWorkerMayQueueAreTurnedAway) {
+  CallingPair pair(
+      {.link = {.lease = milliseconds(1000), .resend = milliseconds(50)},
+       .bytes_per_worker = 1000});
+  const auto call = [&] { pair.call(0, 1, pair.saying(std::string(600, 'x'))); };
+  for (int i = 0; i < 3; ++i)
+    call();
+  pair.fabric.run_for(milliseconds(50));
+  EXPECT_EQ(pair.incoming.size(), 2u) << "one that begins below the limit is taken";
+  pair.answer(1, "");
+  pair.answer(1, "");
+  pair.fabric.run_for(milliseconds(50));
+  int full = 0;
+  for (const auto& end : pair.ends)
+    full += end && end->status == Status::Full;
+  EXPECT_EQ(full, 1);
+  call();
+  pair.fabric.run_for(milliseconds(50));
+  EXPECT_EQ(pair.incoming.size(), 1u) << "there is room again";
 }
 
 TEST(Protocol, CallsToAWorkerThatHasGoneEndAtOnce) {
@@ -252,6 +321,19 @@ TEST(Protocol, APacketThatNoWorkerWouldWriteEndsAllWithItsSender) {
   ASSERT_TRUE(pair.ends[0]);
   EXPECT_EQ(pair.ends[0]->status, Status::Lost);
   EXPECT_NE(pair.ends[0]->why.find("what no worker would"), std::string::npos);
+}
+
+TEST(Protocol, WhoIsCutOffHearsOfIt) {
+  CallingPair pair;
+  pair.call(1, 0);
+  pair.fabric.run_for(milliseconds(20));
+  ASSERT_EQ(pair.incoming.size(), 1u);
+  pair.fabric.protocol(0).receive(
+      1, {.head = "nonsense", .parts = {}}, pair.fabric.now());
+  pair.fabric.settle(0);
+  pair.fabric.run_for(milliseconds(20));
+  ASSERT_TRUE(pair.ends[0]) << "long before its lease";
+  EXPECT_EQ(pair.ends[0]->status, Status::Lost);
 }
 
 TEST(Protocol, SleepsWhenNothingIsBetweenWorkers) {

@@ -197,6 +197,30 @@ TEST(References, MarksThatCannotBeAreRefused) {
   EXPECT_THROW(books.book[0].make(1, good, value(), books.then[0]), InvalidArgument);
 }
 
+TEST(References, ValuesThatCannotBeThereAreRefused) {
+  Books books;
+  Reference mine = books.book[0].own(value());
+  Reference other = books.give(1, books.book[1].own(value()), 0);
+  const auto refuses = [&](WorkerId from, TravelMark mark) {
+    mark.number = 77;
+    EXPECT_THROW(books.book[0].arrive(from, mark, books.then[0]), InvalidArgument);
+  };
+  // Names that this worker has not given yet.
+  const ObjectId next{.creator = 0, .number = mine->id().number + 100};
+  refuses(1, {.id = next, .owner = 1, .passage = Passage::Granted});
+  refuses(1, {.id = next, .owner = 2, .passage = Passage::Lent});
+  refuses(1, {.id = next, .owner = 0, .passage = Passage::Home});
+  // Its own values, with another owner.
+  refuses(1, {.id = mine->id(), .owner = 1, .passage = Passage::Granted});
+  refuses(1, {.id = mine->id(), .owner = 2, .passage = Passage::Lent});
+  // Those of one worker, with another as the owner.
+  refuses(2, {.id = other->id(), .owner = 2, .passage = Passage::Granted});
+  refuses(1, {.id = other->id(), .owner = 2, .passage = Passage::Lent});
+  EXPECT_THROW(
+      books.book[0].make(1, other->id(), value(), books.then[0]), InvalidArgument);
+  EXPECT_EQ(books.book[0].left().size(), 1u);
+}
+
 TEST(References, NotesThatAreWrongChangeNothing) {
   Books books;
   Reference mine = books.book[0].own(value());

@@ -1,10 +1,14 @@
 #include "trireme/rpc/remote_module.h"
 
+#include <atomic>
+#include <thread>
+
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 #include <torch/nn/modules/linear.h>
 
 #include "trireme/rpc/remote_error.h"
+#include "trireme/testing/message.h"
 #include "trireme/testing/rpc_world.h"
 
 namespace trireme::rpc {
@@ -12,10 +16,8 @@ namespace {
 
 using RemoteLinear = RemoteModule<at::Tensor(at::Tensor)>;
 
-FunctionTable functions_with_linear() {
-  FunctionTable functions;
-  ModuleFactory<at::Tensor(at::Tensor)> linear("Linear");
-  linear
+ModuleFactory<at::Tensor(at::Tensor)> linear_factory() {
+  return ModuleFactory<at::Tensor(at::Tensor)>("Linear")
       .hook(
           "double",
           {.before = nullptr,
@@ -24,11 +26,17 @@ FunctionTable functions_with_linear() {
           "negate",
           {.before = [](auto&, auto& in) { std::get<0>(in) = -std::get<0>(in); },
            .behind = nullptr});
-  linear.add_to(functions, [](std::int64_t in, std::int64_t out) {
-    if (in <= 0)
-      throw std::runtime_error("no inputs");
-    return std::make_shared<torch::nn::LinearImpl>(in, out);
-  });
+}
+
+std::shared_ptr<torch::nn::LinearImpl> make_linear(std::int64_t in, std::int64_t out) {
+  if (in <= 0)
+    throw std::runtime_error("no inputs");
+  return std::make_shared<torch::nn::LinearImpl>(in, out);
+}
+
+FunctionTable functions_with_linear() {
+  FunctionTable functions;
+  linear_factory().add_to(functions, make_linear);
   functions.add("use", [](const RemoteLinear& module, const at::Tensor& x) {
     return module.forward(x);
   });
@@ -76,6 +84,32 @@ TEST_F(RemoteModuleRanks, ParametersAreTheModulesOwn) {
     const at::Tensor weight = parameters[0].value.to_here();
     EXPECT_TRUE(weight.requires_grad());
     EXPECT_TRUE(at::equal(weight.detach(), layer.state_dict().at("weight")));
+  });
+}
+
+// While another worker trains the module.
+TEST_F(RemoteModuleRanks, ParametersComeWhole) {
+  run([](Agent& agent) {
+    constexpr std::int64_t kWide = 600;
+    const RemoteLinear layer(agent, "worker1", "Linear", kWide, kWide);
+    StateDict state = layer.state_dict();
+    const auto load = [&](int round) {
+      state["weight"].fill_(round);
+      layer.load_state_dict(state);
+    };
+    load(0);
+    std::atomic<bool> over{false};
+    std::thread trainer([&] {
+      for (int round = 1; !over; ++round)
+        load(round);
+    });
+    const auto weight = layer.parameters().at(0).value;
+    for (int i = 0; i < 200; ++i) {
+      const at::Tensor seen = weight.to_here().detach();
+      EXPECT_EQ(seen.min().item<float>(), seen.max().item<float>()) << i;
+    }
+    over = true;
+    trainer.join();
   });
 }
 
@@ -138,6 +172,157 @@ TEST_F(RemoteModuleRanks, MayBeSentToAThirdWorker) {
     const at::Tensor y = agent.to("worker2").call<at::Tensor>("use", layer, x);
     EXPECT_TRUE(at::allclose(y, layer.forward(x)));
   });
+}
+
+// All that may be done with a module, as a worker that was sent it may try.
+std::vector<std::string> refusals_of_all_uses(const RemoteLinear& layer) {
+  const std::vector<std::function<void()>> uses{
+      [&] {
+        layer.forward(at::rand({2, 4}));
+      },
+      [&] {
+        layer.forward_async(at::rand({2, 4})).get();
+      },
+      [&] { layer.parameters(); },
+      [&] { layer.train(); },
+      [&] { layer.is_training(); },
+      [&] { layer.state_dict(); },
+      [&] { layer.load_state_dict({}, false); },
+      [&] { layer.to("cpu"); },
+      [&] { layer.remove_hook(layer.add_hook("double")); }};
+  std::vector<std::string> refusals;
+  for (const auto& use : uses)
+    try {
+      use();
+    } catch (const Error& error) {
+      refusals.push_back(error.what());
+    }
+  return refusals;
+}
+
+TEST(RemoteModuleRoleRanks, RolesHoldForAllThatIsDoneWithAModule) {
+  FunctionTable functions;
+  linear_factory().add_to(functions, make_linear, {.roles = {"trainer"}});
+  // Another factory of the same type is no way around it.
+  ModuleFactory<at::Tensor(at::Tensor)>("Open").add_to(functions, make_linear);
+  functions.add("try_all", refusals_of_all_uses);
+  functions.add("open_forward", [](const RRef<ModuleHost>& module) {
+    this_agent()
+        .to(module.owner().id)
+        .call<at::Tensor>("Open.forward", module, at::rand({2, 4}));
+  });
+  functions.add(
+      "read", [](const RRef<at::Tensor>& tensor) { return tensor.to_here(); });
+  const auto with_a_guest = [](AgentOptions& options) {
+    options.role = options.rank == 2 ? "guest" : "trainer";
+  };
+  testing::run_rpc(
+      testing::RpcKind::Threads,
+      3,
+      {.functions = functions, .edit = with_a_guest},
+      [](Agent& agent) {
+        if (agent.me().id != 0)
+          return;
+        const RemoteLinear layer(agent, "worker1", "Linear", 4, 3);
+        EXPECT_EQ(refusals_of_all_uses(layer), std::vector<std::string>{});
+        const auto refusals =
+            agent.to(2).call<std::vector<std::string>>("try_all", layer);
+        EXPECT_EQ(refusals.size(), 9u);
+        for (const std::string& refusal : refusals)
+          EXPECT_TRUE(
+              testing::contains(refusal, "with role trainer") &&
+              testing::contains(refusal, "role guest"))
+              << refusal;
+        EXPECT_TRUE(testing::contains(
+            testing::message_of<RemoteError>(
+                [&] { agent.to(2).call<void>("open_forward", layer.rref()); }),
+            "expected a worker with role trainer to use this module, got worker "
+            "worker2 with role guest"));
+        // A reference to a value is a key to it.
+        const at::Tensor weight = layer.state_dict().at("weight");
+        EXPECT_TRUE(at::equal(
+            agent.to(2)
+                .call<at::Tensor>("read", layer.parameters().at(0).value)
+                .detach(),
+            weight));
+      });
+}
+
+// Uses of a module that is not made yet wait for it, as long as they may.
+TEST(RemoteModuleTimeRanks, CallsTakeTheOptionsOfTheirModule) {
+  std::atomic<bool> go{false};
+  FunctionTable functions;
+  linear_factory().add_to(functions, [&go](std::int64_t in, std::int64_t out) {
+    const Deadline deadline = Deadline::after(std::chrono::seconds(20));
+    while (!go && !deadline.expired())
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    return make_linear(in, out);
+  });
+  testing::run_rpc(
+      testing::RpcKind::Threads, 2, {.functions = functions}, [&](Agent& agent) {
+        if (agent.me().id != 0)
+          return;
+        const RemoteLinear layer(agent, "worker1", "Linear", 4, 3);
+        const RemoteLinear hasty =
+            layer.with({.timeout = std::chrono::milliseconds(30)});
+        EXPECT_EQ(hasty.name(), layer.name());
+        EXPECT_THROW(hasty.state_dict(), TimeoutError);
+        EXPECT_THROW(hasty.parameters(), TimeoutError);
+        EXPECT_THROW(hasty.train(), TimeoutError);
+        EXPECT_THROW(hasty.add_hook("double"), TimeoutError);
+        go = true;
+        EXPECT_EQ(layer.forward(at::rand({2, 4})).sizes(), at::IntArrayRef({2, 3}));
+        EXPECT_EQ(
+            layer.with({.timeout = std::chrono::seconds(20)}).state_dict().size(), 2u);
+      });
+}
+
+// Forward, too; its function waits on the module's worker.
+TEST(RemoteModuleTimeRanks, ForwardsTakeTheOptionsOfTheirModule) {
+  std::atomic<bool> go{false};
+  FunctionTable functions;
+  linear_factory()
+      .hook(
+          "wait",
+          {.before =
+               [&go](auto&, auto&) {
+                 const Deadline deadline = Deadline::after(std::chrono::seconds(20));
+                 while (!go && !deadline.expired())
+                   std::this_thread::sleep_for(std::chrono::milliseconds(1));
+               },
+           .behind = nullptr})
+      .add_to(functions, make_linear);
+  testing::run_rpc(
+      testing::RpcKind::Threads, 2, {.functions = functions}, [&](Agent& agent) {
+        if (agent.me().id != 0)
+          return;
+        const RemoteLinear layer(agent, "worker1", "Linear", 4, 3);
+        layer.add_hook("wait");
+        const RemoteLinear hasty =
+            layer.with({.timeout = std::chrono::milliseconds(30)});
+        EXPECT_THROW(hasty.forward(at::rand({2, 4})), TimeoutError);
+        EXPECT_THROW(hasty.forward_async(at::rand({2, 4})).get(), TimeoutError);
+        go = true;
+        EXPECT_EQ(layer.forward(at::rand({2, 4})).sizes(), at::IntArrayRef({2, 3}));
+      });
+}
+
+// Those who call forwards read them without a lock.
+TEST(RemoteModuleHookRanks, AreThoseFromBeforeItWasAdded) {
+  FunctionTable functions;
+  auto linear = linear_factory();
+  linear.add_to(functions, make_linear);
+  linear.hook("late", {.before = nullptr, .behind = nullptr});
+  testing::run_rpc(
+      testing::RpcKind::Threads, 2, {.functions = functions}, [](Agent& agent) {
+        if (agent.me().id != 0)
+          return;
+        const RemoteLinear layer(agent, "worker1", "Linear", 4, 3);
+        layer.remove_hook(layer.add_hook("double"));
+        EXPECT_TRUE(testing::contains(
+            testing::message_of<RemoteError>([&] { layer.add_hook("late"); }),
+            "expected a hook that the module's worker knows, got \"late\""));
+      });
 }
 
 TEST_F(RemoteModuleRanks, WhatCannotBeMadeSaysWhy) {

@@ -18,7 +18,7 @@ using namespace std::chrono_literals;
 
 Member member_of(int rank, const std::string& name) {
   return {
-      .info = {.id = rank, .name = name, .role = "trainer"},
+      .info = {.id = rank, .name = name, .role = "trainer", .message_bytes = 1 << 20},
       .addresses = {net::Address::unix_at("@somewhere"), net::Address::tcp("::1", 7)},
       .place = ProcessPlace::of_this_process()};
 }
@@ -199,6 +199,12 @@ TEST(Roster, WrongArgumentsAreRefused) {
   expect_says(refusal(member_of(-1, "a"), 2), "rank from 0 to 1, got -1");
   expect_says(refusal(member_of(0, "a b"), 2), "a worker's name");
   Member member = member_of(0, "a");
+  for (const char* role : {"data loader", "eval-1.5", "Prüfer"}) {
+    member.info.role = role;
+    EXPECT_EQ(decode_member(encode_member(member)).info.role, role);
+  }
+  member.info.role = "two\nlines";
+  expect_says(refusal(member, 2), "a worker's role");
   member.info.role = "";
   expect_says(refusal(member, 2), "a worker's role");
   member = member_of(0, "a");

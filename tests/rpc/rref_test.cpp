@@ -43,6 +43,28 @@ TEST_P(RRefRanks, OwnersAndUsers) {
   });
 }
 
+/// Waits for what a future leads to, but not for the future.
+struct OtherWaiter {
+  int wait() {
+    Event done;
+    (void)this_agent().to(1).async<int>("one").then([&](int) { done.set(); });
+    return done.wait(std::chrono::seconds(5)) ? 1 : 0;
+  }
+};
+
+TEST(RRefMethodRanks, MayWaitForWhatAFutureDoes) {
+  FunctionTable functions;
+  functions.add("one", [] { return 1; })
+      .add("make_waiter", [] { return std::make_shared<OtherWaiter>(); })
+      .method("OtherWaiter.wait", &OtherWaiter::wait);
+  lead_world(2, {.functions = functions}, [](Agent& agent) {
+    const auto waiter = agent.to(1).remote<std::shared_ptr<OtherWaiter>>("make_waiter");
+    waiter.made().get();
+    for (int i = 0; i < 200; ++i)
+      ASSERT_EQ(waiter.call(&OtherWaiter::wait), 1);
+  });
+}
+
 TEST_P(RRefRanks, GoToThirdWorkersAndComeHome) {
   lead(4, [](Agent& agent) {
     for (WorkerId owner = 0; owner < 4; ++owner) {
@@ -143,6 +165,7 @@ TEST(RRefLifeRanks, TheLastReferenceTakesTheValue) {
     for (WorkerId owner = 0; owner < 4; ++owner) {
       {
         const auto tally = agent.to(owner).remote<std::unique_ptr<Tally>>("make", 1);
+        tally.made().get();
         for (WorkerId user = 1; user < 4; ++user)
           agent.to(user).call<void>("put", "x", tally);
       }
@@ -191,6 +214,37 @@ TEST(RRefLifeRanks, UsesBeforeTheValueIsMade) {
   });
 }
 
+// Who does not want to wait for a value that takes long may ask again later.
+TEST(RRefLifeRanks, TimeoutsOfUsesAreNotTheEndOfTheValue) {
+  Event gos[2];
+  FunctionTable functions = shelf_functions();
+  functions.add("make_slowly", [&gos] {
+    EXPECT_TRUE(gos[this_agent().me().id].wait());
+    return std::make_unique<Tally>(40);
+  });
+  functions.add("seven", [&gos] {
+    EXPECT_TRUE(gos[this_agent().me().id].wait());
+    return 7;
+  });
+  const CallOptions hasty{.timeout = milliseconds(30)};
+  lead_world(2, {.functions = functions}, [&](Agent& agent) {
+    for (WorkerId owner = 0; owner < 2; ++owner) {
+      const auto tally = agent.to(owner).remote<std::unique_ptr<Tally>>("make_slowly");
+      const auto seven = agent.to(owner).remote<int>("seven");
+      const auto expect_late = [](const std::function<void()>& use) {
+        EXPECT_TRUE(contains(message_of<TimeoutError>(use), "within 30 ms, got none"));
+      };
+      expect_late([&] { tally.with(hasty).call(&Tally::value); });
+      expect_late([&] { tally.with(hasty).async(&Tally::value).get(); });
+      expect_late([&] { tally.with(hasty).remote(&Tally::value).made().get(); });
+      expect_late([&] { seven.to_here(hasty); });
+      gos[owner].set();
+      EXPECT_EQ(tally.call(&Tally::value), 40);
+      EXPECT_EQ(seven.to_here(), 7);
+    }
+  });
+}
+
 // Methods that wait for each other, all called before the value was there.
 TEST(RRefLifeRanks, MethodsThatWaitedRunSideBySide) {
   struct Pair {
@@ -221,6 +275,78 @@ TEST(RRefLifeRanks, MethodsThatWaitedRunSideBySide) {
     go.set();
     all(std::move(both)).get(Deadline::after(std::chrono::seconds(10)));
   });
+}
+
+// Called before the value is there, more of them than there are threads: they leave
+// some to what they call themselves, as they do afterwards.
+TEST(RRefLifeRanks, MethodsThatWaitedLeaveThreadsToTheirCalls) {
+  struct Asker {
+    int ask(int number) {
+      return this_agent().to(1 - this_agent().me().id).call<int>("same", number);
+    }
+  };
+  Event go;
+  FunctionTable functions;
+  functions.add("make_asker", [&go] {
+    EXPECT_TRUE(go.wait());
+    return std::make_unique<Asker>();
+  });
+  functions.add("same", [](int number) {
+    return this_agent().to(1 - this_agent().me().id).call<int>("same_here", number);
+  });
+  functions.add("same_here", [](int number) { return number; });
+  functions.method("ask", &Asker::ask);
+  const auto few_threads = [](AgentOptions& options) {
+    options.pool.threads = 2;
+    options.pool.most = 8;
+  };
+  lead_world(2, {.functions = functions, .edit = few_threads}, [&](Agent& agent) {
+    const auto asker = agent.to(1).remote<std::unique_ptr<Asker>>("make_asker");
+    std::vector<Future<int>> before;
+    for (int i = 0; i < 200; ++i)
+      before.push_back(asker.async(&Asker::ask, i));
+    std::this_thread::sleep_for(milliseconds(50));
+    go.set();
+    for (int i = 0; i < 200; ++i)
+      EXPECT_EQ(before[static_cast<std::size_t>(i)].get(), i);
+    EXPECT_EQ(asker.call(&Asker::ask, 7), 7);
+  });
+}
+
+// Whoever has called may let go of the object meanwhile.
+TEST(RRefLifeRanks, AnObjectStaysUntilItsMethodHasEnded) {
+  struct Slow {
+    Slow(Promise<int>& given, Event& its_begun, std::atomic<bool>& its_end)
+        : promise(given), begun(its_begun), gone(its_end) {}
+    ~Slow() { gone = true; }
+    Future<int> later() {
+      begun.set();
+      return promise.future().then([this](int more) { return base + more; });
+    }
+    Promise<int>& promise;
+    Event& begun;
+    std::atomic<bool>& gone;
+    int base = 40;
+  };
+  for (WorkerId owner = 0; owner < 2; ++owner) {
+    Promise<int> promise;
+    Event begun;
+    std::atomic<bool> gone{false};
+    FunctionTable functions;
+    functions.add(
+        "make_slow", [&] { return std::make_unique<Slow>(promise, begun, gone); });
+    functions.method("later", &Slow::later);
+    lead_world(2, {.functions = functions}, [&](Agent& agent) {
+      auto slow = agent.to(owner).remote<std::unique_ptr<Slow>>("make_slow");
+      const Future<int> later = slow.async(&Slow::later);
+      EXPECT_TRUE(begun.wait());
+      slow = {};
+      EXPECT_FALSE(soon([&] { return gone.load(); }, milliseconds(200)));
+      promise.set_value(2);
+      EXPECT_EQ(later.get(), 42);
+      EXPECT_TRUE(soon([&] { return gone.load(); }));
+    });
+  }
 }
 
 TEST(RRefLifeRanks, InListsStructsAndResults) {
@@ -274,6 +400,24 @@ TEST(RRefLifeRanks, EmptyOnesAndWrongTypes) {
         message_of<InvalidArgument>(
             [&] { agent.to(1).call<int>("value_of", no_number); }),
         "ref<int>"));
+  });
+}
+
+// The same on its owner as elsewhere.
+TEST(RRefLifeRanks, ValuesComeAsAnyTypeOfTheirName) {
+  FunctionTable functions;
+  functions.add("floats", [] { return std::vector<float>{1, 2, 3}; });
+  lead_world(2, {.functions = functions}, [](Agent& agent) {
+    const std::vector<double> expected{1, 2, 3};
+    for (WorkerId owner = 0; owner < 2; ++owner) {
+      const auto floats = agent.to(owner).remote<std::vector<double>>("floats");
+      EXPECT_EQ(floats.to_here(), expected);
+      EXPECT_EQ(floats.to_here_async().get(), expected);
+    }
+    const auto here = agent.to(0).remote<std::vector<double>>("floats");
+    EXPECT_TRUE(contains(
+        message_of<InvalidArgument>([&] { here.local_value(); }),
+        "got one of type std::vector<float"));
   });
 }
 

@@ -1,5 +1,7 @@
 #include "trireme/rpc/served_function.h"
 
+#include <ATen/ATen.h>
+#include <c10/core/GradMode.h>
 #include <gtest/gtest.h>
 
 #include "trireme/core/error.h"
@@ -64,11 +66,37 @@ TEST(ServedFunction, AnAnswerThatMovesIsStillOne) {
   EXPECT_EQ(answered.error, nullptr);
 }
 
+// What is kept may change while it is on its way.
+TEST(Returned, TensorsOfWhatStaysAreCopied) {
+  const at::Tensor kept = at::ones({2, 3, 4, 4})
+                              .contiguous(at::MemoryFormat::ChannelsLast)
+                              .requires_grad_();
+  const at::Tensor sparse = at::eye(3).to_sparse();
+  Returned returned;
+  returned.values.tensors = {kept, at::Tensor(), sparse};
+  copy_live_tensors(returned);
+  EXPECT_TRUE(returned.values.tensors[0].is_same(kept)) << "it does not stay";
+  returned.kept = {
+      .value = std::make_shared<at::Tensor>(kept), .type = &value_type<at::Tensor>()};
+  copy_live_tensors(returned);
+  {
+    const c10::NoGradGuard no_grad;
+    kept.zero_();
+    sparse._values().zero_();
+  }
+  const std::vector<at::Tensor>& sent = returned.values.tensors;
+  EXPECT_TRUE(at::equal(sent[0].detach(), at::ones({2, 3, 4, 4})));
+  EXPECT_EQ(sent[0].strides(), kept.strides());
+  EXPECT_TRUE(sent[0].requires_grad());
+  EXPECT_FALSE(sent[1].defined());
+  EXPECT_TRUE(at::equal(sent[2].to_dense(), at::eye(3)));
+}
+
 TEST(ResumeCall, RunsOnThePoolOfTheCall) {
   Queue queue;
   const auto home = std::make_shared<int>(1);
   const auto call = std::make_shared<CallContext>(
-      CallContext{.function = "wait", .home = home, .pool = &queue});
+      CallContext{.function = "wait", .home = home, .resumer = &queue});
   std::vector<std::string> seen;
   const auto see = [&seen] { seen.push_back(this_call()->function); };
   {
@@ -91,7 +119,7 @@ TEST(ResumeCall, RunsHereWhereThePoolIsGone) {
   Queue queue;
   auto home = std::make_shared<int>(1);
   const CallScope scope(
-      std::make_shared<CallContext>(CallContext{.home = home, .pool = &queue}));
+      std::make_shared<CallContext>(CallContext{.home = home, .resumer = &queue}));
   home.reset();
   resume_call([&runs] { ++runs; });
   EXPECT_EQ(runs, 2);

@@ -146,6 +146,23 @@ TEST(ServerRanks, TensorsAndResultsAboveTheLimits) {
       });
 }
 
+// What sends a value makes none.
+TEST(ServerRanks, AFetchedValueIsNotKept) {
+  FunctionTable functions;
+  functions.add("number", [](int number) { return number; });
+  lead_world(2, {.functions = functions}, [](Agent& agent) {
+    for (WorkerId owner = 0; owner < 2; ++owner) {
+      const auto number = agent.to(owner).remote<int>("number", 3);
+      const auto kept = agent.to(owner).remote<int>(kFetchName, number, "int");
+      EXPECT_TRUE(contains(
+          message_of<RemoteError>([&] { kept.made().get(); }),
+          "expected to send a value by trireme.fetch, got a call by remote()"));
+      EXPECT_THROW(kept.to_here(), Error);
+      EXPECT_EQ(number.to_here(), 3);
+    }
+  });
+}
+
 // A quick function runs on the thread that receives, and must not wait there.
 TEST(ServerRanks, QuickFunctions) {
   FunctionTable functions;

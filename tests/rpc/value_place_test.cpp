@@ -56,6 +56,30 @@ TEST(ValuePlace, TypesSayHowTheyTravel) {
   EXPECT_EQ(value_type<Boat>().write, nullptr);
 }
 
+// Numbers of all widths have one name on their way; in memory they differ.
+TEST(ValuePlace, TypesOfOneNameAreNotMixedUp) {
+  using Floats = std::vector<float>;
+  using Doubles = std::vector<double>;
+  const KeptValue floats{
+      .value = std::make_shared<Floats>(Floats{1, 2, 3}),
+      .type = &value_type<Floats>()};
+  EXPECT_EQ(value_type<Floats>().name, value_type<Doubles>().name);
+  const std::string message =
+      message_of<InvalidArgument>([&] { value_as<Doubles>(floats); });
+  EXPECT_TRUE(contains(message, "std::vector<double")) << message;
+  EXPECT_TRUE(contains(message, "got one of type std::vector<float")) << message;
+  EXPECT_EQ(copy_as<Doubles>(floats), (Doubles{1, 2, 3}));
+  EXPECT_EQ(copy_as<Floats>(floats), (Floats{1, 2, 3}));
+  EXPECT_TRUE(contains(
+      message_of<InvalidArgument>([&] { copy_as<std::string>(floats); }),
+      "of type string, got one of type "));
+  const KeptValue large{
+      .value = std::make_shared<std::int64_t>(std::int64_t{1} << 40),
+      .type = &value_type<std::int64_t>()};
+  EXPECT_EQ(copy_as<std::int64_t>(large), std::int64_t{1} << 40);
+  EXPECT_THROW(copy_as<int>(large), InvalidArgument);
+}
+
 TEST(ValuePlace, IsFoundBehindAReferenceOfItsOwner) {
   const auto releases = std::make_shared<Releases>();
   References owner(1, 100, releases), user(2, 100, releases);
@@ -70,7 +94,7 @@ TEST(ValuePlace, IsFoundBehindAReferenceOfItsOwner) {
   user.forget(1, "it sank", then);
   EXPECT_TRUE(contains(
       message_of<PeerError>([&] { place_of(there); }),
-      "of worker 1 to be there, but it is lost: it sank; make it anew"));
+      "of worker 1 to be there, got its loss (it sank); make it anew"));
   EXPECT_TRUE(contains(
       message_of<InvalidArgument>([] { place_of(Reference()); }), "got an empty one"));
 }

@@ -14,10 +14,11 @@ from pathlib import Path
 
 SCRIPT = Path(__file__).resolve().parents[2] / "trireme"
 PLAIN_TOOLS = ("bash env dirname readlink mkdir rm cat grep tee tail tr awk flock sleep timeout").split()
-PACKAGES = ("g++ cmake ninja-build ccache libgtest-dev nlohmann-json3-dev libcli11-dev "
-            "libtomlplusplus-dev libopenmpi-dev openmpi-bin libssl-dev "
-            "clang-format-14 python3 python3-venv").split()
-FUZZ_PACKAGES = ["clang-14", "libclang-rt-14-dev"]
+PACKAGES = ("g++ cmake ninja-build ccache nlohmann-json3-dev libcli11-dev libtomlplusplus-dev "
+            "libssl-dev python3 python3-venv").split()
+MPI_PACKAGES = ["libopenmpi-dev", "openmpi-bin"]
+TEST_PACKAGES = ["libgtest-dev", "clang-format-14", "clang-14", "libclang-rt-14-dev"]
+ALL_PACKAGES = PACKAGES + MPI_PACKAGES + TEST_PACKAGES
 
 # Each fake writes its call to $BOX/calls, one line a call.
 LOG_CALL = 'echo "${0##*/} $*" >>"$BOX/calls"\n'
@@ -113,7 +114,7 @@ class Box(unittest.TestCase):
         self.tree.mkdir()
         shutil.copy(SCRIPT, self.tree / "trireme")
         (self.tree / "CMakePresets.json").write_text("{}")
-        (self.box / "installed").write_text("\n".join(PACKAGES + FUZZ_PACKAGES) + "\n")
+        (self.box / "installed").write_text("\n".join(ALL_PACKAGES) + "\n")
         (self.box / "pip_version").write_text("25.3")
         (self.box / "venv_python").write_text("#!/usr/bin/env bash\n" + VENV_PYTHON)
         (self.box / "program").write_text("#!/usr/bin/env bash\n" + PROGRAM)
@@ -148,7 +149,7 @@ class Box(unittest.TestCase):
 
 class TriremeScript(Box):
     def uninstall(self, *packages):
-        left = [package for package in PACKAGES + FUZZ_PACKAGES if package not in packages]
+        left = [package for package in ALL_PACKAGES if package not in packages]
         (self.box / "installed").write_text("\n".join(left) + "\n")
 
     # -- words
@@ -218,13 +219,20 @@ class TriremeScript(Box):
         self.assertIn("skipped: the fuzzers of net, which need clang++-14 (Debian: clang-14 "
                       "libclang-rt-14-dev)\n", errors)
 
+    def test_with_ci_set_the_fuzzers_are_not_skipped(self):
+        code, _, errors = self.run_script("test", CI="true")
+        self.assertEqual(code, 1, errors)
+        self.assertIn("the fuzzers of net need clang++-14 (Debian: clang-14 libclang-rt-14-dev), "
+                      "and CI is set\n", errors)
+        self.assertEqual(self.calls("ctest"), [])
+
     # -- system packages
 
     def test_only_missing_packages_are_installed_by_one_call_that_removes_nothing(self):
-        self.uninstall("ccache", "libgtest-dev")
+        self.uninstall("ccache", "libssl-dev")
         code, _, errors = self.run_script("doctor")
         self.assertEqual(code, 0)
-        install = "apt-get install -y --no-install-recommends --no-remove ccache libgtest-dev"
+        install = "apt-get install -y --no-install-recommends --no-remove ccache libssl-dev"
         self.assertEqual(self.calls("apt-get"), ["apt-get update", install])
         self.assertIn(f"apt-get update && {install}", errors)
 
@@ -240,14 +248,23 @@ class TriremeScript(Box):
                       "--no-remove cmake\n", errors)
         self.assertEqual(self.calls(), [])
 
-    def test_only_test_and_check_ask_for_clang(self):
-        self.uninstall(*FUZZ_PACKAGES)
+    def test_a_word_asks_for_no_more_packages_than_it_needs(self):
+        self.uninstall(*MPI_PACKAGES, *TEST_PACKAGES)
         for word in ("test", "check"):
             code, _, errors = self.run_script(word, FAKE_UID="1000")
             self.assertEqual(code, 2)
-            self.assertIn("--no-remove clang-14 libclang-rt-14-dev\n", errors)
-        for word in ("train", "bench", "doctor"):
+            self.assertIn(f"--no-remove {' '.join(MPI_PACKAGES + TEST_PACKAGES)}\n", errors)
+        code, _, errors = self.run_script("bench", FAKE_UID="1000")
+        self.assertEqual(code, 2)
+        self.assertIn(f"--no-remove {' '.join(MPI_PACKAGES)}\n", errors)
+        for word in ("train", "run", "doctor"):
             self.assertEqual(self.run_script(word, FAKE_UID="1000")[0], 0)
+
+    def test_a_word_with_more_packages_configures_again(self):
+        for word, times in (("train", 1), ("run", 1), ("bench", 2), ("test", 3), ("train", 3),
+                            ("bench", 3)):
+            self.assertEqual(self.run_script(word)[0], 0)
+            self.assertEqual(len(self.calls("cmake --fresh")), times, word)
 
     def test_elsewhere_than_on_debian_the_tools_are_enough(self):
         (self.bin / "dpkg-query").unlink()
@@ -431,6 +448,10 @@ class TriremeScript(Box):
 
     def test_each_word_builds_only_what_it_runs(self):
         for word, targets in (("train", "trireme trireme-torch"),
+                              ("sample", "trireme trireme-torch"),
+                              ("run", "trireme"),
+                              ("keys", "trireme"),
+                              ("schedule", "trireme"),
                               ("doctor", "trireme trireme-torch"),
                               ("bench", "trireme trireme-torch trireme-bench"),
                               ("test", "all")):

@@ -61,6 +61,7 @@ TEST_F(NetlinkProcs, SaysWhatTheKernelRefused) {
            [&] { net.add_bridge("bridge"); },
            [&] { net.set_up("no-such", true); },
            [&] { net.set_mtu("bridge", -5); },
+           [&] { net.limit_rate("no-such", 1'000'000); },
            [&] { net.add_address("bridge", "somewhere"); }})
     EXPECT_THROW(wrong(), InternalError);
   try {

@@ -1,5 +1,7 @@
 #include "trireme/testing/rpc_fabric.h"
 
+#include <tuple>
+
 #include <gtest/gtest.h>
 
 namespace trireme::testing {
@@ -9,7 +11,8 @@ using std::chrono::microseconds;
 using std::chrono::milliseconds;
 
 // How many of a hundred calls were answered, and when the last one was.
-std::pair<int, rpc::Time> answers(std::uint64_t seed, const Faults& faults) {
+std::pair<int, rpc::Time> answers(
+    std::uint64_t seed, const Faults& faults, bool reports_losses = false) {
   Fabric* served = nullptr;
   Fabric fabric(
       seed,
@@ -20,6 +23,8 @@ std::pair<int, rpc::Time> answers(std::uint64_t seed, const Faults& faults) {
       });
   served = &fabric;
   fabric.set_faults(faults);
+  if (reports_losses)
+    fabric.report_losses();
   int answered = 0;
   rpc::Time last{};
   for (int i = 0; i < 100; ++i)
@@ -39,6 +44,25 @@ TEST(RpcFabric, TheSameSeedGivesTheSameStory) {
 
 TEST(RpcFabric, LosesWhatItIsToldTo) {
   EXPECT_EQ(answers(1, {.drop = 1}).first, 0);
+}
+
+TEST(RpcFabric, ReportsWhatItLoses) {
+  EXPECT_LT(answers(1, {.drop = 0.3}).first, 100);
+  EXPECT_EQ(answers(1, {.drop = 0.3}, true).first, 100);
+}
+
+TEST(RpcFabric, CutsOneWayOrBoth) {
+  for (const auto& [from, to, words] : {std::tuple{0, 1, 0}, {1, 0, 1}}) {
+    int heard = 0;
+    Fabric fabric(1, 2, {}, [&](rpc::WorkerId, rpc::Incoming) { ++heard; });
+    fabric.call(0, 1, {}, [](const rpc::Outcome&) {});
+    fabric.run_for(milliseconds(50));
+    ASSERT_EQ(heard, 1);
+    fabric.cut_one_way(from, to);
+    fabric.call(0, 1, {}, [](const rpc::Outcome&) {});
+    fabric.run_for(milliseconds(50));
+    EXPECT_EQ(heard, 1 + words);
+  }
 }
 
 TEST(RpcFabric, EventsComeInTheOrderOfTheirTimes) {

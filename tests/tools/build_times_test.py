@@ -33,6 +33,25 @@ class BuildTimes(unittest.TestCase):
                           ["0.5", "1", "links and lists"], ["12.0", "3", "all"]])
         self.assertEqual(lines[-1].split(), ["9.0", TEST])
 
+    def test_parts_count_to_their_module(self):
+        log = "# ninja log v5\n" + "".join(
+            f"0\t1000\t1\t{output}\tabc\n" for output in (
+                "src/trireme/CMakeFiles/trireme_net.dir/a.cpp.o",
+                "src/trireme/CMakeFiles/trireme_net_tls.dir/a.cpp.o",
+                "src/trireme/CMakeFiles/trireme_comm_mpi.dir/a.cpp.o",
+                "tests/CMakeFiles/tcp_test.dir/a.cpp.o",
+                "tests/CMakeFiles/wire_test.dir/a.cpp.o",
+                "tests/CMakeFiles/comm_test.dir/a.cpp.o",
+                "src/trireme/CMakeFiles/trireme_pch.dir/cmake_pch.hxx.gch",
+                "src/trireme/CMakeFiles/trireme_pch.dir/__/__/cmake/pch.cpp.o",
+                "tests/CMakeFiles/trireme_test_pch.dir/cmake_pch.hxx.gch"))
+        with tempfile.TemporaryDirectory() as folder:
+            Path(folder, ".ninja_log").write_text(log)
+            lines = run(folder).stdout.splitlines()
+        self.assertEqual({line.split(maxsplit=2)[2]: line.split()[1] for line in lines[1:6]},
+                         {"net": "2", "comm": "1", "tests of comm": "3",
+                          "precompiled headers": "3", "all": "9"})
+
     def test_says_that_there_is_no_log(self):
         with tempfile.TemporaryDirectory() as folder:
             result = run(folder)

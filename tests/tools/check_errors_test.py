@@ -7,6 +7,10 @@ import unittest
 from pathlib import Path
 
 TOOL = Path(__file__).resolve().parents[2] / "tools" / "check_errors.py"
+sys.path.insert(0, str(TOOL.parent))
+
+from check_errors import Checker  # noqa: E402 (found once its folder is on the path)
+
 FILE = "src/trireme/comm/group.cpp"
 
 
@@ -37,12 +41,12 @@ class CheckErrors(unittest.TestCase):
         self.expect_fine('throw InvalidArgument("[comm] expected 1, got 2; take 1");\n')
         self.expect_fine('throw InvalidArgument(text(\n    "[comm] expected ",\n    size(),\n'
                          '    ", got ", f(")"), \'"\', 10\'000,\n    "; take "\n    "all"));\n')
-        self.expect_fine('throw PeerError(3, text("[comm] ", x, ": expected y; look at it"));\n')
+        self.expect_fine('throw PeerError(3, text("[comm] ", x, ": expected y, but not z; look at it"));\n')
 
     def test_no_remedy(self):
         self.expect('\n\nthrow NotSupported(text("[comm] expected 1, got ", 2));\n', 3, "remedy")
 
-    def test_a_remedy_comes_behind_what_was_expected(self):
+    def test_a_remedy_comes_after_what_was_expected(self):
         self.expect('throw Error(text("[comm] (a; b) expected 1, got ", 2));\n', 1, "remedy")
 
     def test_what_follows_the_call_is_no_remedy(self):
@@ -57,6 +61,27 @@ class CheckErrors(unittest.TestCase):
 
     def test_wanted(self):
         self.expect('throw Error("[comm] expected 1, wanted 2; take 1");\n', 1, "wanted")
+
+    def test_nothing_came(self):
+        self.expect('throw Error("[comm] expected 1; take 1");\n', 1, "came instead", "got")
+        # What it got must not stand before what it expected.
+        self.expect('throw Error("[comm] got 2, expected 1; take 1");\n', 1, "came instead")
+        self.expect('throw Error("[comm] expected a butter; forgotten");\n', 1, "came instead")
+
+    def test_behind(self):
+        self.expect('throw Error("[comm] expected 1 behind 2, got 3; take 1");\n', 1, "after")
+
+    def test_callers_that_finish_a_text_say_what_came(self):
+        source = ('void refuse(const char* what) {\n  throw Error(text("[comm] expected ", what, '
+                  '"; go"));\n}\nvoid f() {\n  refuse("1, got 2");\n  refuse("3");\n}\n')
+        for name in ("group.cpp", "group.h"):
+            with tempfile.TemporaryDirectory() as folder:
+                path = Path(folder, "src/trireme/comm", name)
+                path.parent.mkdir(parents=True)
+                path.write_text(source)
+                problems = Checker(folder, {}, {f"comm/{name}": "refuse"}).run()
+            self.assertEqual(len(problems), 1, problems)
+            self.assertIn(f"{name}:6: a text that does not say what came", problems[0])
 
     def test_text_from_elsewhere(self):
         self.expect("throw Error(reason);\n", 1, "module")

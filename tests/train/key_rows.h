@@ -12,6 +12,7 @@
 #include "tiny_job.h"
 #include "trireme/core/error.h"
 #include "trireme/data/tokenizer.h"
+#include "trireme/testing/call_counter.h"
 #include "trireme/train/config_file.h"
 #include "trireme/train/dry_run.h"
 #include "trireme/train/layout.h"
@@ -79,6 +80,13 @@ inline std::string see_files(const Config& config) {
   for (const std::string& name : names)
     all += text(name, "\n");
   return all;
+}
+
+/// How often the blocks are computed: their activations are.
+inline std::string see_recomputation(const Config& config) {
+  const testing::CallCounter activations(at::RecordScope::FUNCTION, "aten::gelu");
+  run_job(config, 1, 1);
+  return text(activations.count(), " activations");
 }
 
 /// Where a run leaves them.
@@ -284,7 +292,7 @@ inline const std::vector<KeyRow>& key_rows() {
        [](Config& c) { c.checkpoint.interval = 2; }},
       {"checkpoint.resume", {"/no/such/step-1", ""}, "auto", see_second_run},
 
-      {"activation_checkpoint.mode", {"some"}, "full", see_layout},
+      {"activation_checkpoint.mode", {"some"}, "full", see_recomputation},
 
       {"validation.freq", {"-1", "x"}, "2", see_curve},
       {"validation.steps", {"0", "x"}, "1", see_curve},

@@ -55,7 +55,7 @@ variable_list CheckpointNode::whole_pass(variable_list gradients) {
 
 variable_list CheckpointNode::input_pass(variable_list gradients, WeightWork& later) {
   Graph graph = compute_again(std::move(gradients));
-  const auto weights = std::make_shared<WeightPass>();
+  const auto weights = std::make_shared<WeightRest>();
   Executor* const outer = Executor::current();
   Executor inner;
   // What the block has used of the inputs without naming them is the outer pass's.

@@ -7,6 +7,7 @@
 #include <torch/csrc/autograd/functions/accumulate_grad.h>
 
 #include "trireme/autograd/call_node.h"
+#include "trireme/autograd/graph_ends.h"
 #include "trireme/core/error.h"
 
 namespace trireme::autograd {
@@ -51,20 +52,40 @@ variable_list Executor::PassScope::finish() {
 
 void Executor::call_at_end() {
   running_ = nullptr;
-  while (outer_ == nullptr && !at_end_.empty())  // they may add more
-    for (const auto& f : std::exchange(at_end_, {}))
-      f();
+  if (outer_ != nullptr)
+    return;
+  try {
+    for (; !at_end_.empty(); at_end_.pop_front())  // they may add more
+      at_end_.front().ended();
+  } catch (...) {
+    note_failure();
+    throw;
+  }
+}
+
+/// Inside of a catch.
+void Executor::note_failure() noexcept {
+  try {
+    throw;
+  } catch (const c10::Error& error) {
+    failure_ = error.what_without_backtrace();
+  } catch (const std::exception& error) {
+    failure_ = error.what();
+  } catch (...) {
+    failure_ = "an error of an unknown type";
+  }
 }
 
 Executor* Executor::current() {
   return current_executor;
 }
 
-void Executor::at_end(std::function<void()> f) {
+void Executor::at_end(
+    std::function<void()> ended, std::function<void(const std::string&)> failed) {
   Executor* outermost = this;
   while (outermost->outer_ != nullptr)
     outermost = outermost->outer_;
-  outermost->at_end_.push_back(std::move(f));
+  outermost->at_end_.push_back({std::move(ended), std::move(failed)});
 }
 
 variable_list Executor::backward(Roots roots, const PassOptions& options) {
@@ -188,6 +209,7 @@ void Executor::drain() {
     try {
       run(index);
     } catch (...) {
+      note_failure();
       rethrow_from(*slots_[index].node);
     }
   }
@@ -265,9 +287,7 @@ void Executor::reset() {
   weights_ = nullptr;
   counts_ = nullptr;
   is_input_pass_ = false;
-  if (outer_ == nullptr)
-    at_end_.clear();
-  outer_ = nullptr;
+  const bool outermost = std::exchange(outer_, nullptr) == nullptr;
   running_ = nullptr;
   results_.clear();
   slots_.clear();
@@ -278,6 +298,11 @@ void Executor::reset() {
   discovered_ = shown_ = 0;
   ready_.clear();
   cut_off_.clear();
+  const std::string why = std::exchange(failure_, {});
+  if (outermost)
+    for (const Ending& left : std::exchange(at_end_, {}))
+      if (left.failed)
+        left.failed(why);
 }
 
 /// A thread's turn at an open pass.
@@ -314,7 +339,7 @@ uint32_t Executor::add_roots(edge_list edges) {
 void Executor::for_each_new_end(const std::function<void(Node&)>& visit) {
   for (; shown_ < slots_.size(); ++shown_) {
     Node& node = *slots_[shown_].node;
-    if (node.num_outputs() == 0 && dynamic_cast<AccumulateGrad*>(&node) == nullptr)
+    if (goes_on_elsewhere(node))
       visit(node);
   }
 }
@@ -334,9 +359,11 @@ void Executor::close() {
   reset();
 }
 
-void Executor::drop() noexcept {
-  if (store_ != nullptr)
-    reset();
+void Executor::drop(const std::string& why) noexcept {
+  if (store_ == nullptr)
+    return;
+  failure_ = why;
+  reset();
 }
 
 }  // namespace trireme::autograd

@@ -2,8 +2,10 @@
 // module's main type.
 #pragma once
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include <c10/core/GradMode.h>
@@ -50,9 +52,9 @@ class Executor final : public GradientSink {
   /// I: the gradients of options.inputs. What weights still need goes into `weights`;
   /// the graph comes apart, unless it is kept.
   variable_list input_pass(
-      Roots roots, const PassOptions& options, WeightPass& weights);
+      Roots roots, const PassOptions& options, WeightRest& weights);
   /// W: the gradients of all other leaves.
-  void weight_pass(WeightPass weights, const PassOptions& options);
+  void weight_pass(WeightRest weights, const PassOptions& options);
 
   /// An open pass: its gradients come bit by bit, from any thread, though from one at a
   /// time, which is how one backward goes over several workers. First all roots, then
@@ -75,13 +77,15 @@ class Executor final : public GradientSink {
   void feed(uint32_t group, variable_list gradients);
   /// Ends the pass well, and calls what waits for the end.
   void close();
-  /// Ends it otherwise; nothing where no pass is open.
-  void drop() noexcept;
+  /// Ends it otherwise, for that reason; nothing where no pass is open.
+  void drop(const std::string& why = "") noexcept;
 
-  /// Calls `f` once when the outermost pass of this thread has ended well; what an
-  /// engine's queued callback is elsewhere. For hooks. Where the pass fails, `f` goes
-  /// without having been called.
-  void at_end(std::function<void()> f);
+  /// Calls `ended` once when the outermost pass of this thread has ended well; what an
+  /// engine's queued callback is elsewhere. Where the pass fails, or `ended` does,
+  /// `failed` is called instead with the reason, and must not throw. For hooks.
+  void at_end(
+      std::function<void()> ended,
+      std::function<void(const std::string& why)> failed = {});
   /// Where the running pass puts gradients.
   GradientStore& store() const { return *store_; }
   /// The executor whose pass runs on this thread, the innermost one; null outside of
@@ -103,6 +107,11 @@ class Executor final : public GradientSink {
     edge_list edges;
     /// Where its targets begin in root_targets_.
     uint32_t first = 0;
+  };
+  /// What at_end() was given.
+  struct Ending {
+    std::function<void()> ended;
+    std::function<void(const std::string&)> failed;
   };
   class Turn;
   /// Targets of edges that lead to no slot: invalid ones, and nodes that sink_ takes.
@@ -148,6 +157,7 @@ class Executor final : public GradientSink {
 
   void begin(const PassOptions& options);
   void call_at_end();
+  void note_failure() noexcept;
   uint32_t slot_of(Node* node);
   void name_inputs(std::span<const NodePtr> inputs);
   void enter(Roots& roots);
@@ -183,8 +193,8 @@ class Executor final : public GradientSink {
   void run_border(uint32_t index, variable_list gradients);
   void run_whole_border(uint32_t index, variable_list gradients);
   edge_list cut_weights(uint32_t index);
-  void leave_to_weights(Node& node, WeightPass::Border border, edge_list to_weights);
-  void enter_border(WeightPass& weights);
+  void leave_to_weights(Node& node, WeightRest::Border border, edge_list to_weights);
+  void enter_border(WeightRest& weights);
   void run_border_entry(uint32_t index);
 
   GradientStore* store_ = nullptr;
@@ -192,7 +202,7 @@ class Executor final : public GradientSink {
   SplitCounts* counts_ = nullptr;
   bool keep_graph_ = false;
   /// What the first half fills, or the second one empties.
-  WeightPass* weights_ = nullptr;
+  WeightRest* weights_ = nullptr;
   bool is_input_pass_ = false;
   Executor* outer_ = nullptr;
   Node* running_ = nullptr;
@@ -216,7 +226,8 @@ class Executor final : public GradientSink {
   /// The edges of nodes that the first half has run: needed to its end, and not beyond.
   /// Saved tensors that wait for W would hold the whole graph below them by these.
   std::vector<edge_list> cut_off_;
-  std::vector<std::function<void()>> at_end_;
+  std::deque<Ending> at_end_;
+  std::string failure_;
 };
 
 }  // namespace trireme::autograd

@@ -43,8 +43,8 @@ void add_late(const Node& node, variable_list& gradients, variable_list late) {
 }  // namespace
 
 variable_list Executor::input_pass(
-    Roots roots, const PassOptions& options, WeightPass& weights) {
-  WeightPass rest;
+    Roots roots, const PassOptions& options, WeightRest& weights) {
+  WeightRest rest;
   PassScope pass(*this, options);
   weights_ = &rest;
   is_input_pass_ = true;
@@ -59,20 +59,20 @@ variable_list Executor::input_pass(
   return gradients;
 }
 
-void Executor::weight_pass(WeightPass weights, const PassOptions& options) {
+void Executor::weight_pass(WeightRest weights, const PassOptions& options) {
   PassScope pass(*this, options);
   weights_ = &weights;
-  for (WeightPass::Border& border : weights.border_)
+  for (WeightRest::Border& border : weights.border_)
     if (!border.edges.empty())
       std::swap(border.edges, border.node->next_edges());
   enter(weights.roots_);
   enter_border(weights);
   discover();
   give_to_roots(weights.roots_.edges, 0, weights.roots_.gradients);
-  for (WeightPass::Border& border : weights.border_)
+  for (WeightRest::Border& border : weights.border_)
     make_ready(index_.find(border.node.get()));
   drain();
-  for (WeightPass::Border& border : weights.border_)
+  for (WeightRest::Border& border : weights.border_)
     if (!border.edges.empty())
       std::swap(border.edges, border.node->next_edges());
   pass.finish();
@@ -160,7 +160,7 @@ void Executor::run_border(uint32_t index, variable_list gradients) {
   if (counts_ != nullptr)
     // Torch's own nodes look which gradients are wanted; others may not.
     counts_->add(node.is_traceable() ? SplitCounts::kSplit : SplitCounts::kTwice, node);
-  WeightPass::Border border{node.getptr(), gradients};
+  WeightRest::Border border{node.getptr(), gradients};
   edge_list to_weights = cut_weights(index);
   // The node sees that those edges are gone, and computes the others alone.
   pass_on(index, call_node(node, std::move(gradients), true));
@@ -171,7 +171,7 @@ void Executor::run_border(uint32_t index, variable_list gradients) {
 /// weights is kept for W.
 void Executor::run_whole_border(uint32_t index, variable_list gradients) {
   Slot& slot = slots_[index];
-  WeightPass::Border border{.node = slot.node->getptr(), .has_run = true};
+  WeightRest::Border border{.node = slot.node->getptr(), .has_run = true};
   if (counts_ != nullptr)
     counts_->add(
         slot.self_split != nullptr ? SplitCounts::kSplit : SplitCounts::kWhole,
@@ -195,7 +195,7 @@ void Executor::run_whole_border(uint32_t index, variable_list gradients) {
 /// Leaves a border node to W, with its edges to weights only. If the graph is kept, W
 /// puts them in place, and takes them away again.
 void Executor::leave_to_weights(
-    Node& node, WeightPass::Border border, edge_list to_weights) {
+    Node& node, WeightRest::Border border, edge_list to_weights) {
   edge_list& edges = node.next_edges();
   if (keep_graph_) {
     for (const size_t i : c10::irange(edges.size()))
@@ -209,7 +209,7 @@ void Executor::leave_to_weights(
   weights_->border_.push_back(std::move(border));
 }
 
-void Executor::enter_border(WeightPass& weights) {
+void Executor::enter_border(WeightRest& weights) {
   for (const size_t i : c10::irange(weights.border_.size())) {
     Node* node = weights.border_[i].node.get();
     slots_[slot_of(node)].border_entry = static_cast<int32_t>(i);
@@ -219,7 +219,7 @@ void Executor::enter_border(WeightPass& weights) {
 /// The second half of a border node, whose hooks the first one has called.
 void Executor::run_border_entry(uint32_t index) {
   Slot& slot = slots_[index];
-  WeightPass::Border& border =
+  WeightRest::Border& border =
       weights_->border_[static_cast<size_t>(slot.border_entry)];
   if (const WeightWork later = std::exchange(border.later, nullptr))
     add_late(*slot.node, border.gradients, later(*store_));

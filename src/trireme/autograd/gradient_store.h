@@ -1,6 +1,7 @@
 // Where gradients are put: a tensor's `.grad`, or a map of one's own.
 #pragma once
 #include <cstddef>
+#include <string>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -31,6 +32,8 @@ class GradientStore {
   /// Whether gradients are in `.grad`, which is where torch's post-accumulate hooks
   /// look for them.
   virtual bool is_grad_field() const { return false; }
+  /// For errors.
+  virtual std::string name() const { return "gradients apart from .grad"; }
   /// Whether the gradient of this leaf comes to its place only later. The store calls
   /// the leaf's post-accumulate hooks itself then.
   virtual bool holds_back(const at::Tensor& /*leaf*/) const { return false; }
@@ -44,6 +47,7 @@ class GradField final : public GradientStore {
   at::Tensor get(const at::Tensor& leaf) const override;
   void set(const at::Tensor& leaf, const at::Tensor& gradient) override;
   bool is_grad_field() const override { return true; }
+  std::string name() const override { return ".grad"; }
 };
 
 /// `.grad` again: it has no state, so that one serves all.

@@ -6,6 +6,7 @@
 
 #include <ATen/SequenceNumber.h>
 #include <ATen/record_function.h>
+#include <torch/csrc/autograd/functions/accumulate_grad.h>
 #include <torch/csrc/autograd/variable.h>
 
 #include "trireme/autograd/node_index.h"
@@ -55,6 +56,11 @@ void walk(
 }
 
 }  // namespace
+
+bool goes_on_elsewhere(const Node& node) {
+  return node.num_outputs() == 0 &&
+         dynamic_cast<const torch::autograd::AccumulateGrad*>(&node) == nullptr;
+}
 
 void for_each_node(
     const variable_list& outputs,

@@ -17,6 +17,10 @@ struct GraphMark {
   uint64_t thread;
 };
 
+/// Whether the graph ends at a node that is no leaf: whoever has made it takes the
+/// gradients further, to another worker for one.
+bool goes_on_elsewhere(const Node& node);
+
 /// Calls `visit` with every node of the graph of `outputs` that was made after `start`,
 /// each once.
 void for_each_node(

@@ -55,7 +55,7 @@ struct PassOptions {
 
 /// What an input pass leaves for the weight pass: the nodes at the border between the
 /// two, with the gradients that came to them. Holds the saved tensors that W needs.
-class WeightPass {
+class WeightRest {
  public:
   bool empty() const { return border_.empty() && roots_.edges.empty(); }
 

@@ -1,7 +1,5 @@
 #include "trireme/bench/comm.h"
 
-#include <iostream>
-
 #include "trireme/bench/comm_teams.h"
 #include "trireme/core/error.h"
 #include "trireme/core/escape.h"
@@ -34,37 +32,29 @@ std::vector<CommCase> cases_of(const std::string& backend) {
       "; take one of them"));
 }
 
-// Those that this machine can run; says on stderr which are left out, and why.
-std::vector<CommCase> without_impossible(std::vector<CommCase> cases) {
-  const std::string no_hosts = TwoHosts::missing(), no_mpi = missing_mpi();
-  std::vector<CommCase> possible;
-  for (CommCase& one : cases) {
-    std::string missing;
-    if (needs_hosts(one.ours.team))
-      missing = no_hosts;
-    else if (one.ours.team == CommTeam::Mpi)
-      missing = no_mpi;
-    if (missing.empty())
-      possible.push_back(std::move(one));
-    else
-      std::cerr << "bench comm: left out " << one.name << ": " << missing << std::endl;
-  }
-  return possible;
+// Why this machine cannot run it; empty if it can.
+std::string missing_for(const CommCase& one) {
+  if (const HostLink link = link_of(one.ours.team); link != HostLink::None)
+    return TwoHosts::missing(link);
+  return one.ours.team == CommTeam::Mpi ? missing_mpi() : "";
 }
 
 }  // namespace
 
 BenchReport bench_comm(const MeasureOptions& options) {
-  const auto cases = choose_cases(
-      without_impossible(cases_of(options.backend)),
-      options.only,
-      [](const CommCase& one) { return one.name; });
+  const auto cases =
+      choose_cases(cases_of(options.backend), options.only, [](const CommCase& one) {
+        return one.name;
+      });
   CommTeams teams(options.program);
   BenchReport report = measure_cases("comm", cases, [&](const CommCase& one) {
+    if (const std::string missing = missing_for(one); !missing.empty())
+      return leave_out("comm", one, missing);
     return measure_case(one, teams, plan_rounds(options));
   });
   for (size_t i = 0; i < cases.size(); ++i)
-    if (cases[i].peer && report.records[i].peer.rounds.empty())
+    if (cases[i].peer && report.records[i].left_out.empty() &&
+        report.records[i].peer.rounds.empty())
       report.no_peer = teams.no_gloo();
   return report;
 }

@@ -6,20 +6,37 @@
 
 #include "trireme/bench/measure.h"
 #include "trireme/bench/protocol.h"
+#include "trireme/bench/two_hosts.h"
 
 namespace trireme::bench {
 
 /// Who measures: our processes over shm, the same as `trireme run` starts and pins
 /// them, our threads over local, or gloo's processes. Tcp: our processes, each as on a
-/// host of its own. TcpHosts and GlooHosts: processes in two network namespaces. Mpi:
-/// our processes under mpirun, which do the peer's side too: MPI polls while it waits,
-/// so a second job would disturb the first.
-enum class CommTeam { Shm, Launched, Local, Gloo, Tcp, TcpHosts, GlooHosts, Mpi };
-constexpr bool is_gloo(CommTeam team) {
-  return team == CommTeam::Gloo || team == CommTeam::GlooHosts;
+/// host of its own. TcpHosts and GlooHosts: processes in two network namespaces, and
+/// the same over a link of 1 Gbit/s. Mpi: our processes under mpirun, which do the
+/// peer's side too: MPI polls while it waits, so a second job would disturb the first.
+enum class CommTeam {
+  Shm,
+  Launched,
+  Local,
+  Gloo,
+  Tcp,
+  TcpHosts,
+  GlooHosts,
+  TcpGigabit,
+  GlooGigabit,
+  Mpi
+};
+constexpr HostLink link_of(CommTeam team) {
+  if (team == CommTeam::TcpHosts || team == CommTeam::GlooHosts)
+    return HostLink::Free;
+  if (team == CommTeam::TcpGigabit || team == CommTeam::GlooGigabit)
+    return HostLink::Gigabit;
+  return HostLink::None;
 }
-constexpr bool needs_hosts(CommTeam team) {
-  return team == CommTeam::TcpHosts || team == CommTeam::GlooHosts;
+constexpr bool is_gloo(CommTeam team) {
+  return team == CommTeam::Gloo || team == CommTeam::GlooHosts ||
+         team == CommTeam::GlooGigabit;
 }
 
 /// One side of a case.

@@ -112,6 +112,14 @@ CommCase hosts_against_gloo(int64_t bytes, double goal) {
       .limit = {}};
 }
 
+CommCase gigabit_against_gloo(int64_t bytes, double goal) {
+  CommCase result = hosts_against_gloo(bytes, goal);
+  result.name += " over 1 Gbit/s";
+  result.ours.team = CommTeam::TcpGigabit;
+  result.peer->team = CommTeam::GlooGigabit;
+  return result;
+}
+
 // Two hosts of 2 ranks, which are this machine.
 CommCase mpi_hosts_against(const std::string& peer, const char* name, int64_t bytes) {
   constexpr int kRanks = 4;
@@ -137,14 +145,23 @@ CommCase waiting_within(int ranks, double limit_percent) {
       .unit = "%"};
 }
 
-CommCase abort_within(CommTeam team, double limit_us) {
+CommCase abort_within(CommTeam team, const std::string& name, double limit_us) {
   return {
-      .name = text("abort wakes 3 others, ", team == CommTeam::Shm ? "shm" : "local"),
+      .name = "abort wakes 3 others, " + name,
       .ranks = 4,
       .ours = {.team = team, .job = {.op = "abort", .warm_up = 0, .repetitions = 1}},
       .peer = {},
       .goal = {},
       .limit = limit_us};
+}
+
+// In the midst of it, so that there are transfers to be taken back.
+CommCase abort_of_tcp_within(int64_t bytes, double limit_us) {
+  CommCase result = abort_within(
+      CommTeam::Tcp, text("tcp, in all_reduce ", size_text(bytes)), limit_us);
+  result.ours.job.op = "abort_all_reduce";
+  result.ours.job.bytes = bytes;
+  return result;
 }
 
 }  // namespace
@@ -168,8 +185,8 @@ std::vector<CommCase> comm_cases() {
       pinned_against_unpinned("all_reduce", 4),
       pinned_against_unpinned("all_reduce", 64 * kKiB),
       pinned_against_unpinned("ping_pong", 4 * kKiB),
-      abort_within(CommTeam::Shm, 100e3),
-      abort_within(CommTeam::Local, 100e3),
+      abort_within(CommTeam::Shm, "shm", 100e3),
+      abort_within(CommTeam::Local, "local", 100e3),
       against_gloo("all_reduce", 4, 10, 8),
       against_gloo("all_reduce", kMiB, 15, 8),
       against_gloo("all_reduce", 64 * kMiB, 3.5, 8),
@@ -186,6 +203,10 @@ std::vector<CommCase> comm_tcp_cases() {
       tcp_against_gloo(64 * kMiB, 1),
       hosts_against_gloo(kMiB, 2),
       hosts_against_gloo(64 * kMiB, 2),
+      gigabit_against_gloo(kMiB, 2),
+      gigabit_against_gloo(64 * kMiB, 2),
+      abort_within(CommTeam::Tcp, "tcp", 100e3),
+      abort_of_tcp_within(64 * kMiB, 100e3),
   };
 }
 

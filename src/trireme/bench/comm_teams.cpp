@@ -37,20 +37,21 @@ Environment::Variables our_variables(CommTeam team) {
       {"TRIREME_BACKEND", "shm"},
       {"TRIREME_TIMEOUT", "60"},
       {"TRIREME_FLIGHT_DIR", ""}};  // an abort is no accident here
-  if (team == CommTeam::Tcp || team == CommTeam::TcpHosts)
+  const bool hosts = link_of(team) != HostLink::None;
+  if (team == CommTeam::Tcp || hosts)
     variables["TRIREME_BACKEND"] = "tcp";
   if (team == CommTeam::Mpi)
     variables["TRIREME_BACKEND"] = "mpi";
   if (team == CommTeam::Tcp)
     variables["TRIREME_SECURITY"] = "insecure-loopback";
-  if (team == CommTeam::TcpHosts)
+  if (hosts)
     variables["TRIREME_JOB_KEY"] = net::JobKey::random().text();
   return variables;
 }
 
 Environment::Variables gloo_variables(CommTeam team) {
   Environment::Variables variables{{"OMP_NUM_THREADS", "1"}};
-  if (team == CommTeam::GlooHosts)
+  if (link_of(team) != HostLink::None)
     variables["GLOO_SOCKET_IFNAME"] = TwoHosts::kInterface;
   // Otherwise gloo asks for the address of the host's name, which not every host has.
   else if (!Environment::of_process().has("GLOO_SOCKET_IFNAME"))
@@ -68,11 +69,13 @@ const char* name_of(CommTeam team) {
       return "local";
     case CommTeam::Gloo:
     case CommTeam::GlooHosts:
+    case CommTeam::GlooGigabit:
       return "gloo";
     case CommTeam::Mpi:
       return "mpi";
     case CommTeam::Tcp:
     case CommTeam::TcpHosts:
+    case CommTeam::TcpGigabit:
       break;
   }
   return "tcp";
@@ -90,7 +93,7 @@ std::vector<double> CommTeams::measure(const CommSide& side, int ranks) {
     const Rows rows = get(side.team, ranks).ask(to_line(side.job), kAnswerLimit);
     if (side.job.op == "wait")
       return {share_of_core(rows)};
-    auto times = side.job.op == "abort" ? spread(rows) : slowest(rows);
+    auto times = side.job.op.starts_with("abort") ? spread(rows) : slowest(rows);
     for (double& time : times)
       time *= 1e6;
     return times;
@@ -132,11 +135,10 @@ std::vector<WorkerStart> CommTeams::starts(CommTeam team, int ranks) {
   auto all = rank_starts(command, ranks, variables);
   if (team == CommTeam::Tcp)
     return on_hosts_of_their_own(std::move(all));
-  if (!needs_hosts(team))
+  const HostLink link = link_of(team);
+  if (link == HostLink::None)
     return all;
-  if (!hosts_)
-    hosts_.emplace();
-  return hosts_->place(std::move(all));
+  return hosts_.try_emplace(link, link).first->second.place(std::move(all));
 }
 
 std::string missing_mpi() {

@@ -3,7 +3,6 @@
 #include <filesystem>
 #include <map>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -34,7 +33,7 @@ class CommTeams {
   PeerCommand gloo_;
   int ranks_ = 0;
   /// Before the teams, whose processes live in it.
-  std::optional<TwoHosts> hosts_;
+  std::map<HostLink, TwoHosts> hosts_;
   std::map<CommTeam, std::unique_ptr<WorkerTeam>> teams_;
 };
 

@@ -26,6 +26,8 @@ using Timed = std::function<double()>;
 
 // Long enough for the waiting ranks to be asleep, which is the slow way to be woken.
 constexpr auto kBeforeAbort = std::chrono::milliseconds(1);
+// Neither near the beginning nor near the end of a call.
+constexpr auto kIntoTheWork = std::chrono::milliseconds(37);
 
 template <class Body>
 double timed(const comm::Group& world, Body&& body) {
@@ -161,6 +163,35 @@ Timed abort_and_renew(comm::Group& world) {
   };
 }
 
+// The same while all of them, rank 0 too, are in the midst of an all_reduce.
+Timed abort_all_reduce(comm::Group& world, const CommJob& job) {
+  return [&world, job] {
+    at::Tensor tensor = make_tensor(world, job).zero_();
+    comm::all_reduce(world, tensor);  // with connections, and memory that is there
+    comm::barrier(world);
+    auto when = Clock::now();
+    std::thread stopper;
+    if (world.rank() == 0)
+      stopper = std::thread([&] {
+        std::this_thread::sleep_for(kIntoTheWork);
+        when = Clock::now();
+        world.abort(
+            "[bench] expected nothing, got a measured abort; this is a benchmark");
+      });
+    try {
+      for (;;)
+        comm::all_reduce(world, tensor);
+    } catch (const PeerError&) {
+      if (world.rank() != 0)
+        when = Clock::now();
+    }
+    if (stopper.joinable())
+      stopper.join();
+    world = world.renew();
+    return Seconds(when.time_since_epoch()).count();
+  };
+}
+
 double cpu_seconds() {
   timespec time{};
   ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
@@ -190,11 +221,13 @@ Timed prepare(comm::Group& world, const CommJob& job) {
     return ping_pong(world, job);
   if (job.op == "abort")
     return abort_and_renew(world);
+  if (job.op == "abort_all_reduce")
+    return abort_all_reduce(world, job);
   if (job.op == "wait")
     return wait_for_late_rank(world);
   throw InvalidArgument(text(
       "[bench] expected op all_reduce, all_reduce_hosts, MPI_Allreduce, ping_pong, "
-      "abort or wait, got ",
+      "abort, abort_all_reduce or wait, got ",
       job.op,
       "; take one of them"));
 }
@@ -203,7 +236,7 @@ Timed prepare(comm::Group& world, const CommJob& job) {
 class Prepared {
  public:
   const Timed& get(comm::Group& world, const CommJob& job) {
-    if (job.op == "abort")
+    if (job.op.starts_with("abort"))
       ops_.clear();  // what belongs to the world that is about to stop
     const auto key = text(job.op, " ", job.bytes, " ", job.dtype, " ", job.in_segment);
     for (const auto& [name, op] : ops_)

@@ -23,9 +23,9 @@ void add_ways(
         cases.push_back(one);
       };
   if (tls) {
-    add(", exact", "key", "exact", true);
-    add(", static graph", "key", "static", false);
-    add(", fast", "key", "fast", false);
+    add(", exact", "host", "exact", true);
+    add(", static graph", "host", "static", false);
+    add(", fast", "host", "fast", false);
   }
   add(", exact, without TLS", "plain", "exact", !tls);
 }

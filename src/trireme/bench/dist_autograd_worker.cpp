@@ -10,7 +10,6 @@
 
 #include "trireme/bench/job.h"
 #include "trireme/bench/protocol.h"
-#include "trireme/bench/rpc_worker.h"
 #include "trireme/comm/collectives.h"
 #include "trireme/comm/init.h"
 #include "trireme/core/environment.h"
@@ -90,9 +89,9 @@ BackwardOptions options_of(const GradientJob& job) {
 }
 
 void check_known(const GradientJob& job) {
-  if (job.wire != "key" && job.wire != "plain")
+  if (job.wire != "host" && job.wire != "plain")
     throw InvalidArgument(text(
-        "[bench] expected wire to be key or plain, got ",
+        "[bench] expected wire to be host or plain, got ",
         in_quotes(job.wire),
         "; take one of them"));
   if (job.mode != "exact" && job.mode != "fast" && job.mode != "static")
@@ -121,9 +120,8 @@ GradientJob parse_gradient_job(const std::string& line) {
   return parse_job<GradientJob>(line);
 }
 
-GradientWorker::GradientWorker(
-    comm::Group world, std::shared_ptr<net::Store> store, net::JobKey key)
-    : world_(std::move(world)), store_(std::move(store)), key_(std::move(key)) {
+GradientWorker::GradientWorker(comm::Group world, RpcMeeting meeting)
+    : world_(std::move(world)), meeting_(std::move(meeting)) {
   if (world_.size() > kHybridTrainers)
     trainers_ = world_.split(world_.rank() < kHybridTrainers ? 0 : -1);
 }
@@ -143,11 +141,9 @@ rpc::Agent& GradientWorker::agent(const std::string& wire) {
   if (place)
     return *place;
   auto options = rpc_bench_agent(
-      text("worker", world_.rank()), world_.rank(), world_.size(), store_);
+      meeting_, wire, text("worker", world_.rank()), world_.rank(), world_.size());
   options.functions = gradient_functions(parts_);
   options.world = wire;
-  if (wire == "key")
-    options.transport->security = net::Security::job_key(key_);
   place =
       std::make_unique<rpc::Agent>(dist_autograd::with_gradients(std::move(options)));
   return *place;
@@ -201,8 +197,9 @@ int run_gradient_worker(std::istream& in, std::ostream& out) {
     const comm::Group world = comm::init();
     auto worker = std::make_shared<GradientWorker>(
         world,
-        net::open_store("env://", {.env = env, .rank = world.rank()}),
-        net::JobKey::parse(env.find("TRIREME_JOB_KEY").value_or("")));
+        RpcMeeting{
+            .store = net::open_store("env://", {.env = env, .rank = world.rank()}),
+            .key = net::JobKey::parse(env.find("TRIREME_JOB_KEY").value_or(""))});
     return JobWork([worker](const std::string& line) {
       return worker->work(parse_gradient_job(line));
     });

@@ -9,9 +9,8 @@
 #include <vector>
 
 #include "trireme/bench/dist_autograd_hybrid.h"
+#include "trireme/bench/rpc_worker.h"
 #include "trireme/comm/group.h"
-#include "trireme/net/job_key.h"
-#include "trireme/net/store.h"
 #include "trireme/rpc/agent.h"
 
 namespace trireme::bench {
@@ -24,8 +23,8 @@ struct GradientJob {
   /// are all asked for before the first is waited for, of all other workers in turn.
   /// Worker 0 begins, and times it. "hybrid": see dist_autograd_hybrid.h.
   std::string op = "multiply";
-  /// "key": as two workers of a job on one host talk. "plain": without protection.
-  std::string wire = "key";
+  /// "host" or "plain": see RpcJob.
+  std::string wire = "host";
   /// "exact", "fast", or "static": exact with BackwardOptions::static_graph.
   std::string mode = "exact";
   std::int64_t floats = 1024;
@@ -41,7 +40,7 @@ GradientJob parse_gradient_job(const std::string& line);
 /// One of the workers of a world. Agents live on from job to job.
 class GradientWorker {
  public:
-  GradientWorker(comm::Group world, std::shared_ptr<net::Store> store, net::JobKey key);
+  GradientWorker(comm::Group world, RpcMeeting meeting);
   /// Shuts down with the others.
   ~GradientWorker();
   /// The seconds of each repetition; none of a worker that only serves. Computes once
@@ -55,8 +54,7 @@ class GradientWorker {
 
   comm::Group world_;
   comm::Group trainers_;
-  std::shared_ptr<net::Store> store_;
-  net::JobKey key_;
+  RpcMeeting meeting_;
   std::shared_ptr<HybridParts> parts_ = std::make_shared<HybridParts>();
   std::map<std::string, std::unique_ptr<rpc::Agent>> agents_;
   /// Of the last job, since making it ready takes time.

@@ -35,6 +35,7 @@ OrderedJson to_object(const Record& record) {
   return {
       {"bench", record.bench},
       {"case", record.name},
+      {"left_out", record.left_out},
       {"ours", rounded(record.our_value())},
       {"peer", peer ? OrderedJson(rounded(*peer)) : OrderedJson()},
       {"ratio", or_null(record.ratio())},
@@ -59,6 +60,7 @@ Record from_object(const OrderedJson& object) {
   Record record;
   object.at("bench").get_to(record.bench);
   object.at("case").get_to(record.name);
+  record.left_out = object.value("left_out", "");  // older files have none
   samples.at("ours").get_to(record.ours.raw);
   samples.at("peer").get_to(record.peer.raw);
   samples.at("ours_rounds").get_to(record.ours.rounds);

@@ -106,6 +106,13 @@ RoundPlan plan_for(const LaunchCase& one, const MeasureOptions& options) {
 
 }  // namespace
 
+std::vector<Record> launch_records() {
+  std::vector<Record> records;
+  for (LaunchCase& one : launch_cases({}, {}))
+    records.push_back(std::move(one.record));
+  return records;
+}
+
 BenchReport bench_launch(const MeasureOptions& options) {
   PeerCommand python = find_python(Environment::of_process());
   const std::string machine = to_string(describe_machine());

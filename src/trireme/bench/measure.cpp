@@ -51,4 +51,9 @@ void show_case(
             << std::endl;
 }
 
+void show_left_out(
+    const std::string& bench, const std::string& name, const std::string& why) {
+  std::cerr << "bench " << bench << ": left out " << name << ": " << why << std::endl;
+}
+
 }  // namespace trireme::bench

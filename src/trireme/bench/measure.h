@@ -74,17 +74,40 @@ void repeat_rounds(const RoundPlan& plan, const std::function<void(int)>& round)
 void measure_in_turn(
     Record& record, const Round& ours, const Round& peer, RoundPlan plan);
 
-/// The same for a case that says what `measure` shall do on either side, and what is
-/// asked of it.
-template <class Case, class Measure>
-Record measure_sides(
-    const std::string& bench, const Case& one, const Measure& measure, RoundPlan plan) {
-  Record record{
+/// Says on stderr which case is next, for those who wait.
+void show_case(
+    const std::string& bench, size_t number, size_t count, const std::string& name);
+/// Says on stderr why a case is not measured.
+void show_left_out(
+    const std::string& bench, const std::string& name, const std::string& why);
+
+/// A case, with what is asked of it and without figures.
+template <class Case>
+Record blank_record(const std::string& bench, const Case& one) {
+  return {
       .bench = bench,
       .name = one.name,
       .limit = one.limit,
       .goal = one.goal,
       .unit = one.unit};
+}
+
+/// The record of a case that cannot be measured here, which no check lets pass; says so
+/// on stderr.
+template <class Case>
+Record leave_out(const std::string& bench, const Case& one, const std::string& why) {
+  show_left_out(bench, one.name, why);
+  Record record = blank_record(bench, one);
+  record.left_out = why;
+  return record;
+}
+
+/// The same as measure_in_turn() for a case that says what `measure` shall do on either
+/// side, and what is asked of it.
+template <class Case, class Measure>
+Record measure_sides(
+    const std::string& bench, const Case& one, const Measure& measure, RoundPlan plan) {
+  Record record = blank_record(bench, one);
   Round peer;
   if (one.peer)
     peer = [&] { return measure(*one.peer); };
@@ -92,10 +115,6 @@ Record measure_sides(
       record, [&] { return measure(one.ours); }, peer, plan);
   return record;
 }
-
-/// Says on stderr which case is next, for those who wait.
-void show_case(
-    const std::string& bench, size_t number, size_t count, const std::string& name);
 
 /// The record that `measure` makes of each case, with the machine and its load.
 template <class Case, class Measure>

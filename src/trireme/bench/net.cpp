@@ -57,12 +57,15 @@ RoundPlan plan_for(const NetCase& one, const MeasureOptions& options) {
 }  // namespace
 
 BenchReport bench_net(const MeasureOptions& options) {
-  const auto cases =
-      choose_cases(net_cases(net::has_tls()), options.only, [](const NetCase& one) {
-        return one.name;
-      });
+  const auto cases = choose_cases(
+      net_cases(), options.only, [](const NetCase& one) { return one.name; });
   NetPair pair(options.program);
   return measure_cases("net", cases, [&](const NetCase& one) {
+    if (one.ours.wire == "key" && !net::has_tls())
+      return leave_out(
+          "net",
+          one,
+          "this build is without OpenSSL; install libssl-dev, and build again");
     return measure_sides(
         "net",
         one,

@@ -20,8 +20,8 @@ struct NetCase {
   std::string unit = "us";
 };
 
-/// All cases; without TLS those of it are left out.
-std::vector<NetCase> net_cases(bool tls);
+/// All cases.
+std::vector<NetCase> net_cases();
 
 /// Measures them; InvalidArgument when `only` leaves none. Progress goes to stderr.
 BenchReport bench_net(const MeasureOptions& options);

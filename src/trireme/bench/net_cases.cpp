@@ -72,22 +72,18 @@ NetCase idle(const std::string& wire, double limit_mib) {
 
 }  // namespace
 
-std::vector<NetCase> net_cases(bool tls) {
-  std::vector<NetCase> cases{
+std::vector<NetCase> net_cases() {
+  return {
       round_trip("plain", 2),
       round_trip_to_thread("plain"),
       one_way("plain", "socket", 0.8),
       overtaking("plain", 5e3),
-      idle("plain", 64)};
-  if (tls)
-    cases.insert(
-        cases.end(),
-        {round_trip("key", 2.5),
-         round_trip_to_thread("key"),
-         one_way("key", "openssl", 0.9),
-         overtaking("key", 5e3),
-         idle("key", 64)});
-  return cases;
+      idle("plain", 64),
+      round_trip("key", 2.5),
+      round_trip_to_thread("key"),
+      one_way("key", "openssl", 0.9),
+      overtaking("key", 5e3),
+      idle("key", 64)};
 }
 
 }  // namespace trireme::bench

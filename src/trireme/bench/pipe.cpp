@@ -197,13 +197,7 @@ PipeTimes measure_model(
 
 /// Backwards of ours in two halves beside ours at once, and beside torch's engine.
 std::vector<Record> measure_backwards(Sides& sides, int rounds) {
-  std::vector<Record> records{
-      {.name = "backward, block: I and W beside our own B", .goal = 1 / 1.05},
-      {.name = "backward, 8 x linear, norm, GELU: I and W beside our own B",
-       .goal = 1 / 1.05},
-      {.name = "backward, 8 x linear, norm, GELU: I and W beside torch's B",
-       .goal = 1 / 0.85},
-      {.name = "backward, block: with a forward at once beside in turn", .goal = 1.4}};
+  std::vector<Record> records = backward_records();
   PipeModel block = kBlocks;
   block.layers = 1;
   const PipeJob jobs[] = {
@@ -229,6 +223,16 @@ void append(std::vector<Record>& all, std::vector<Record> more) {
 }
 
 }  // namespace
+
+std::vector<Record> backward_records() {
+  return {
+      {.name = "backward, block: I and W beside our own B", .goal = 1 / 1.05},
+      {.name = "backward, 8 x linear, norm, GELU: I and W beside our own B",
+       .goal = 1 / 1.05},
+      {.name = "backward, 8 x linear, norm, GELU: I and W beside torch's B",
+       .goal = 1 / 0.85},
+      {.name = "backward, block: with a forward at once beside in turn", .goal = 1.4}};
+}
 
 std::vector<Record> judge_blocks(const PipeTimes& times) {
   std::vector<Record> records{

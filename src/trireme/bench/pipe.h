@@ -20,6 +20,8 @@ struct PipeTimes {
   std::map<std::string, Samples> timing;
 };
 
+/// The backwards in two halves that are set beside whole ones, unmeasured.
+std::vector<Record> backward_records();
 /// The figures that are asked of the transformer blocks, from what was measured. Pure.
 std::vector<Record> judge_blocks(const PipeTimes& times);
 /// The same for large blocks on four ranks.

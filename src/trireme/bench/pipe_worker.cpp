@@ -64,7 +64,7 @@ class WholeModel {
     } else if (how == "fused") {
       executor_.backward(std::move(roots), {.inputs = {&leaf_, 1}});
     } else {
-      autograd::WeightPass weights;
+      autograd::WeightRest weights;
       executor_.input_pass(std::move(roots), {.inputs = {&leaf_, 1}}, weights);
       executor_.weight_pass(std::move(weights), {});
     }

@@ -14,7 +14,8 @@ using Rows = std::vector<std::vector<double>>;
 
 /// What a worker of `bench comm` has to measure. bench/peers/comm.py reads the same.
 struct CommJob {
-  /// "all_reduce", "ping_pong", "abort", or "wait": rank 0 is late for a barrier, and
+  /// "all_reduce", "ping_pong", "abort", "abort_all_reduce" (while all are at work), or
+  /// "wait": rank 0 is late for a barrier, and
   /// the row is the CPU time that the rank spends until it comes. Under mpirun also
   /// "all_reduce_hosts", the ranks as two hosts, and "MPI_Allreduce", MPI's own.
   std::string op = "all_reduce";

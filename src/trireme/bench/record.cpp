@@ -87,7 +87,7 @@ std::string verdict_text(const Record& record) {
     case Verdict::Ok:
       return "ok";
     case Verdict::Short:
-      return "SHORT";
+      return record.left_out.empty() ? "SHORT" : "SHORT (left out)";
     case Verdict::NoPeer:
       break;
   }
@@ -95,6 +95,9 @@ std::string verdict_text(const Record& record) {
 }
 
 std::string shortfall(const Record& record) {
+  if (!record.left_out.empty())
+    return text(
+        record.name, ": expected it to be measured, got nothing: ", record.left_out);
   if (judge(record) == Verdict::NoPeer)
     return text(record.name, ": expected a peer to compare with, got none");
   if (record.limit && record.our_value() > *record.limit)

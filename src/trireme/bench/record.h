@@ -42,6 +42,8 @@ struct Record {
   Samples ours;
   /// What ours is compared with; empty where there is none.
   Samples peer;
+  /// Why it could not be measured here; empty if it could.
+  std::string left_out = {};
   /// The most that ours may take, by its slowest round, in `unit`.
   std::optional<double> limit;
   /// The least ratio that is asked for.

@@ -97,13 +97,14 @@ std::vector<double> crowd_row(
 }
 
 std::vector<double> call_as_crowd(
-    const RpcJob& job, const std::string& world, std::shared_ptr<net::Store> store) {
+    const RpcJob& job, const std::string& world, const RpcMeeting& meeting) {
   const auto count = static_cast<size_t>(job.clients);
   std::vector<std::unique_ptr<rpc::Agent>> agents(count);
   std::vector<ClientView> views(count);
   for_each_client(job.clients, [&](size_t i) {
     const auto rank = static_cast<int>(i) + 1;
-    auto options = rpc_bench_agent(text("client", rank), rank, job.clients + 1, store);
+    auto options =
+        rpc_bench_agent(meeting, job.wire, text("client", rank), rank, job.clients + 1);
     options.world = world;
     agents[i] = std::make_unique<rpc::Agent>(std::move(options));
   });
@@ -119,9 +120,9 @@ std::vector<double> call_as_crowd(
 }
 
 void serve_crowd(
-    const RpcJob& job, const std::string& world, std::shared_ptr<net::Store> store) {
+    const RpcJob& job, const std::string& world, const RpcMeeting& meeting) {
   std::atomic<int64_t> served{0};
-  auto options = rpc_bench_agent("server", 0, job.clients + 1, std::move(store));
+  auto options = rpc_bench_agent(meeting, job.wire, "server", 0, job.clients + 1);
   options.world = world;
   options.functions.add(rpc_echo, [&served](const at::Tensor& x) {
     ++served;

@@ -23,10 +23,10 @@ std::vector<double> crowd_row(
 /// Runs `job.clients` agents, each with a thread that calls in a loop for
 /// `job.seconds`.
 std::vector<double> call_as_crowd(
-    const RpcJob& job, const std::string& world, std::shared_ptr<net::Store> store);
+    const RpcJob& job, const std::string& world, const RpcMeeting& meeting);
 
 /// Serves them until all have ended.
 void serve_crowd(
-    const RpcJob& job, const std::string& world, std::shared_ptr<net::Store> store);
+    const RpcJob& job, const std::string& world, const RpcMeeting& meeting);
 
 }  // namespace trireme::bench

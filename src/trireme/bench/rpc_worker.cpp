@@ -56,14 +56,22 @@ RpcJob parse_rpc_job(const std::string& line) {
 }
 
 rpc::AgentOptions rpc_bench_agent(
-    std::string name, int rank, int world_size, std::shared_ptr<net::Store> store) {
+    const RpcMeeting& meeting,
+    const std::string& wire,
+    std::string name,
+    int rank,
+    int world_size) {
   rpc::AgentOptions options{
       .name = std::move(name),
       .role = "bench",
-      .store = std::move(store),
+      .store = meeting.store,
       .rank = rank,
       .world_size = world_size};
-  options.transport.emplace().security = net::Security::insecure_loopback();
+  auto& transport = options.transport.emplace();
+  transport.security = wire == "plain" ? net::Security::insecure_loopback()
+                                       : net::Security::job_key(meeting.key);
+  if (wire == "tls")
+    transport.unix_sockets = transport.shared_memory = false;
   return options;
 }
 
@@ -78,8 +86,8 @@ void expect_echo(const at::Tensor& sent, const at::Tensor& got) {
         "bug");
 }
 
-RpcWorker::RpcWorker(int rank, std::shared_ptr<net::Store> store, net::JobKey key)
-    : rank_(rank), store_(std::move(store)), key_(std::move(key)) {}
+RpcWorker::RpcWorker(int rank, RpcMeeting meeting)
+    : rank_(rank), meeting_(std::move(meeting)) {}
 
 RpcWorker::~RpcWorker() {
   for (auto& [wire, agent] : agents_)
@@ -95,28 +103,24 @@ rpc::Agent& RpcWorker::agent(const std::string& wire) {
   auto& place = agents_[wire];
   if (place)
     return *place;
-  auto options = rpc_bench_agent(text("worker", rank_), rank_, 2, store_);
+  auto options = rpc_bench_agent(meeting_, wire, text("worker", rank_), rank_, 2);
   options.functions = echoes();
   options.world = wire;
-  if (wire == "tls") {
-    options.transport->security = net::Security::job_key(key_);
-    options.transport->unix_sockets = options.transport->shared_memory = false;
-  }
   place = std::make_unique<rpc::Agent>(std::move(options));
   return *place;
 }
 
 std::vector<double> RpcWorker::work(const RpcJob& job) {
-  if (job.wire != "host" && job.wire != "tls")
+  if (job.wire != "host" && job.wire != "tls" && job.wire != "plain")
     throw InvalidArgument(text(
-        "[bench] expected wire to be host or tls, got ",
+        "[bench] expected wire to be host, tls or plain, got ",
         in_quotes(job.wire),
         "; take one of them"));
   if (job.op == "crowd") {
     const std::string world = text("crowd", crowds_++);
     if (rank_ == 0)
-      return call_as_crowd(job, world, store_);
-    serve_crowd(job, world, store_);
+      return call_as_crowd(job, world, meeting_);
+    serve_crowd(job, world, meeting_);
     return {};
   }
   if (job.op != "echo" && job.op != "burst")
@@ -151,8 +155,9 @@ int run_rpc_worker(std::istream& in, std::ostream& out) {
     const int rank = read_launch_env(env).rank;
     auto worker = std::make_shared<RpcWorker>(
         rank,
-        net::open_store("env://", {.env = env, .rank = rank}),
-        net::JobKey::parse(env.find("TRIREME_JOB_KEY").value_or("")));
+        RpcMeeting{
+            .store = net::open_store("env://", {.env = env, .rank = rank}),
+            .key = net::JobKey::parse(env.find("TRIREME_JOB_KEY").value_or(""))});
     return
         [worker](const std::string& line) { return worker->work(parse_rpc_job(line)); };
   });

@@ -20,8 +20,9 @@ struct RpcJob {
   /// each call. "burst": the same with `calls` calls that are all made before the first
   /// is waited for. "crowd": see rpc_crowd.h.
   std::string op = "echo";
-  /// "host": as two workers of one host talk unless told otherwise. "tls": over TCP
-  /// with a job key, as if they were on two hosts.
+  /// "host": as two workers of one host talk that `trireme run` has started: a job key,
+  /// over a Unix socket. "tls": the same over TCP, as if they were on two hosts.
+  /// "plain": on one host without protection.
   std::string wire = "host";
   /// Whether the function runs on the thread that brings the call.
   bool quick = false;
@@ -41,9 +42,19 @@ RpcJob parse_rpc_job(const std::string& line);
 inline const rpc::Function<at::Tensor(at::Tensor)> rpc_echo{.name = "echo"};
 inline const rpc::Function<at::Tensor(at::Tensor)> rpc_quick_echo{.name = "quick_echo"};
 
-/// An agent that talks to others of this host without protection.
+/// Where the workers meet, and by what they know each other.
+struct RpcMeeting {
+  std::shared_ptr<net::Store> store;
+  net::JobKey key;
+};
+
+/// An agent that talks to the others by `wire`: see RpcJob.
 rpc::AgentOptions rpc_bench_agent(
-    std::string name, int rank, int world_size, std::shared_ptr<net::Store> store);
+    const RpcMeeting& meeting,
+    const std::string& wire,
+    std::string name,
+    int rank,
+    int world_size);
 
 /// Throws unless the result of an echo is what was sent.
 void expect_echo(const at::Tensor& sent, const at::Tensor& got);
@@ -51,7 +62,7 @@ void expect_echo(const at::Tensor& sent, const at::Tensor& got);
 /// Rank 0 or 1. Agents live on from job to job.
 class RpcWorker {
  public:
-  RpcWorker(int rank, std::shared_ptr<net::Store> store, net::JobKey key);
+  RpcWorker(int rank, RpcMeeting meeting);
   /// Shuts down with the other.
   ~RpcWorker();
   /// Rank 0: the seconds of each repetition, or the figures of a crowd. Rank 1 only
@@ -63,8 +74,7 @@ class RpcWorker {
   std::vector<double> time_calls(const RpcJob& job);
 
   int rank_;
-  std::shared_ptr<net::Store> store_;
-  net::JobKey key_;
+  RpcMeeting meeting_;
   int crowds_ = 0;
   std::map<std::string, std::unique_ptr<rpc::Agent>> agents_;
 };

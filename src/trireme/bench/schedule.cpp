@@ -200,6 +200,15 @@ void measure(ScheduleCase& one, const MeasureOptions& options) {
 
 }  // namespace
 
+std::vector<Record> schedule_records(bool quick) {
+  Ours ours({});
+  Torch torch({});  // nothing starts before it is asked
+  std::vector<Record> records;
+  for (ScheduleCase& one : schedule_cases(ours, torch, quick))
+    records.push_back(std::move(one.record));
+  return records;
+}
+
 BenchReport bench_schedule(const MeasureOptions& options) {
   Ours ours(options.program);
   Torch torch(options.program);

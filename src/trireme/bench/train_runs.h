@@ -2,6 +2,7 @@
 // outnumber the cores, and the layout that it chooses by itself.
 #pragma once
 #include <filesystem>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -39,6 +40,13 @@ std::vector<double> run_training(
 
 /// Layouts that a person might choose on so many cores for such a batch.
 std::vector<train::Degrees> plausible_layouts(int cores, int64_t batch);
+
+/// The fastest of them, at least one, by what `speed` gives. One run may be lucky: the
+/// two that lead after the first are run until each has three, and their medians
+/// decide.
+train::Degrees fastest_layout(
+    const std::vector<train::Degrees>& layouts,
+    const std::function<double(const train::Degrees&)>& speed);
 
 /// So many ranks on 2 cores beside 2 ranks there, with the same batch.
 Record measure_crowd(const std::filesystem::path& program, int ranks, int rounds);

@@ -26,20 +26,24 @@ void run_tool(const std::vector<std::string>& command) {
 
 }  // namespace
 
-std::string TwoHosts::missing() {
+std::string TwoHosts::missing(HostLink link) {
   if (::geteuid() != 0)
     return "two hosts are network namespaces, which only root can make; start the "
            "benchmark as root";
   const Environment here = Environment::of_process();
-  try {
-    launch::find_program("ip", here.find("PATH").value_or(""));
-  } catch (const InvalidArgument&) {
-    return "there is no ip in PATH; install iproute2";
-  }
+  for (const char* tool : {"ip", "tc"})
+    try {
+      if (tool[0] == 'i' || link == HostLink::Gigabit)
+        launch::find_program(tool, here.find("PATH").value_or(""));
+    } catch (const InvalidArgument&) {
+      return text("there is no ", tool, " in PATH; install iproute2");
+    }
   return {};
 }
 
-TwoHosts::TwoHosts() : name_(text("trireme-bench-", ::getpid())) {
+TwoHosts::TwoHosts(HostLink link)
+    : name_(text(
+          "trireme-bench-", ::getpid(), link == HostLink::Gigabit ? "-limited" : "")) {
   try {
     for (int i = 0; i < 2; ++i)
       run_tool({"ip", "netns", "add", host(i)});
@@ -63,6 +67,8 @@ TwoHosts::TwoHosts() : name_(text("trireme-bench-", ::getpid())) {
       run_tool({"ip", "-n", host(i), "link", "set", "lo", "up"});
       run_tool({"ip", "-n", host(i), "link", "set", kInterface, "up"});
     }
+    if (link == HostLink::Gigabit)
+      limit();
   } catch (...) {
     remove();
     throw;
@@ -71,6 +77,28 @@ TwoHosts::TwoHosts() : name_(text("trireme-bench-", ::getpid())) {
 
 TwoHosts::~TwoHosts() {
   remove();
+}
+
+// A burst is what passes unhindered: some of the kernel's packets of 64 KiB, so that
+// its clock need not be finer than it is.
+void TwoHosts::limit() const {
+  for (int i = 0; i < 2; ++i)
+    run_tool(
+        {"tc",
+         "-n",
+         host(i),
+         "qdisc",
+         "add",
+         "dev",
+         kInterface,
+         "root",
+         "tbf",
+         "rate",
+         "1gbit",
+         "burst",
+         "512kb",
+         "latency",
+         "50ms"});
 }
 
 // The link goes with the first of its ends.

@@ -7,6 +7,10 @@
 
 namespace trireme::bench {
 
+/// What joins two hosts: nothing, for ranks of one host; a link as fast as this machine
+/// is; or one of 1 Gbit/s each way, as network cards have.
+enum class HostLink { None, Free, Gigabit };
+
 /// Makes the namespaces and the link; removes them when it goes. Only root can.
 ///
 ///     TwoHosts hosts;
@@ -17,10 +21,10 @@ class TwoHosts {
   static constexpr const char* kInterface = "bench0";
 
   /// Why they cannot be made here; empty if they can.
-  static std::string missing();
+  static std::string missing(HostLink link = HostLink::Free);
 
-  /// Error if `ip` fails.
-  TwoHosts();
+  /// Error if `ip` or `tc` fails.
+  explicit TwoHosts(HostLink link = HostLink::Free);
   ~TwoHosts();
   TwoHosts(const TwoHosts&) = delete;
   TwoHosts& operator=(const TwoHosts&) = delete;
@@ -29,6 +33,7 @@ class TwoHosts {
   std::vector<WorkerStart> place(std::vector<WorkerStart> starts) const;
 
  private:
+  void limit() const;
   void remove() const noexcept;
   std::string host(int number) const;
 

@@ -1,43 +1,15 @@
 #include "trireme/cli/layout_trials.h"
 
-#include <cerrno>
 #include <chrono>
 #include <csignal>
-#include <sys/mman.h>
 
 #include "trireme/cli/torch_ranks.h"
-#include "trireme/core/error.h"
+#include "trireme/core/shared_value.h"
 #include "trireme/launch/job.h"
 #include "trireme/train/layout_trial.h"
 
 namespace trireme::cli {
 namespace {
-
-/// A number that ranks, which are forks of this process, leave for it.
-class SharedNumber {
- public:
-  SharedNumber()
-      : page_(::mmap(
-            nullptr,
-            sizeof(double),
-            PROT_READ | PROT_WRITE,
-            MAP_SHARED | MAP_ANONYMOUS,
-            -1,
-            0)) {
-    if (page_ == MAP_FAILED)
-      throw Error(text(
-          "[cli] expected a page of shared memory, got ",
-          errno_text(errno),
-          "; free memory, or raise ulimit -v"));
-  }
-  ~SharedNumber() { ::munmap(page_, sizeof(double)); }
-  SharedNumber(const SharedNumber&) = delete;
-  SharedNumber& operator=(const SharedNumber&) = delete;
-  double& value() const { return *static_cast<double*>(page_); }
-
- private:
-  void* page_;
-};
 
 double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start)
@@ -51,12 +23,12 @@ std::optional<train::LayoutTrial> try_apart(
   if (stopped != 0)
     return std::nullopt;
   const auto start = std::chrono::steady_clock::now();
-  const SharedNumber took;
+  const SharedValue<double> took;  // ranks are forks
   const int code = fork_ranks(layout.degrees.ranks(), [&](const comm::Group& world) {
     const double seconds =
         train::time_layout(world, plan.config, plan.model, layout.degrees);
     if (world.rank() == 0)
-      took.value() = seconds;
+      *took = seconds;
     return 0;
   });
   // Killed for want of memory, a rank ends by a signal too: that layout is out, not the
@@ -66,7 +38,7 @@ std::optional<train::LayoutTrial> try_apart(
     stopped = code;
   if (code != 0)
     return std::nullopt;
-  return train::LayoutTrial{.step_s = took.value(), .took_s = seconds_since(start)};
+  return train::LayoutTrial{.step_s = *took, .took_s = seconds_since(start)};
 }
 
 }  // namespace

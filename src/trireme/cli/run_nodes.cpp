@@ -59,7 +59,8 @@ void read_bounds(const std::string& given, launch::Nodes& nodes) {
   nodes.most = *most;
 }
 
-void read_endpoint(const std::string& given, launch::Options& options) {
+void read_endpoint(
+    const std::string& given, int lowest_port, launch::Options& options) {
   const size_t colon = given.rfind(':');
   const bool bare = colon == std::string::npos || given.ends_with(']');
   if (!bare && given.find(':') != colon && given[colon - 1] != ']')
@@ -69,11 +70,13 @@ void read_endpoint(const std::string& given, launch::Options& options) {
         "; write it as [::1]:29400"));
   options.master_addr = bare ? given : given.substr(0, colon);
   const auto port = bare ? kRendezvousPort : parse_number<int>(given.substr(colon + 1));
-  if (options.master_addr.empty() || !port || *port < 1 || *port > 65535)
+  if (options.master_addr.empty() || !port || *port < lowest_port || *port > 65535)
     throw InvalidArgument(text(
         "[cli] expected --rdzv-endpoint as host or host:port, got ",
         in_quotes(given),
-        "; name the host of node 0, and a port from 1 to 65535"));
+        "; name the host of node 0, and a port from ",
+        lowest_port,
+        " to 65535"));
   options.master_port = *port;
 }
 
@@ -293,10 +296,16 @@ void check_endpoint(const RunArguments& arguments, const launch::Options& option
 void read_meeting(const RunArguments& arguments, launch::Options& options) {
   launch::Nodes nodes{.rank = arguments.node_rank};
   read_bounds(arguments.nodes, nodes);
-  if (nodes.most == 1)
+  if (nodes.most == 1) {
+    // Nobody meets there, but what is written must be right. To torchrun port 0 means
+    // any, and that is what one host takes.
+    launch::Options unused;
+    if (!arguments.endpoint.empty())
+      read_endpoint(arguments.endpoint, 0, unused);
     return;
+  }
   if (!arguments.endpoint.empty()) {
-    read_endpoint(arguments.endpoint, options);
+    read_endpoint(arguments.endpoint, 1, options);
     check_endpoint(arguments, options);
   }
   if (options.master_port == 0)
@@ -306,10 +315,14 @@ void read_meeting(const RunArguments& arguments, launch::Options& options) {
 
 void read_nodes(const RunArguments& arguments, launch::Options& options) {
   check_nodes(arguments);
+  launch::Nodes settings;  // read for one host, too, where nothing comes of them
+  read_settings(arguments.rendezvous_settings, settings);
   arguments.hosts.empty() ? read_meeting(arguments, options)
                           : read_hosts(arguments, options);
-  if (options.nodes)
-    read_settings(arguments.rendezvous_settings, *options.nodes);
+  if (options.nodes) {
+    options.nodes->join = settings.join;
+    options.nodes->last_call = settings.last_call;
+  }
 }
 
 }  // namespace trireme::cli

@@ -15,6 +15,9 @@ class Doorbell {
   /// Begins to listen: what happens from here on rings.
   virtual void listen() = 0;
   virtual void stop_listening() noexcept = 0;
+  /// For what happens to the rank elsewhere than where its peers are; from any thread
+  /// of its process.
+  virtual void ring() = 0;
   /// How often it has rung.
   virtual uint32_t rings() const = 0;
   /// Waits until it has rung more often than `seen`, at most `limit`. Throws what the

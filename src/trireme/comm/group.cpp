@@ -3,6 +3,7 @@
 #include <atomic>
 #include <exception>
 
+#include "trireme/comm/no_collectives.h"
 #include "trireme/comm/worker.h"
 #include "trireme/core/error.h"
 #include "trireme/core/log.h"
@@ -78,6 +79,12 @@ void check_device(c10::DeviceType device) {
         "; move them there first"));
 }
 
+/// A group of one has nobody to come in another order.
+void check_order(int size) {
+  if (size > 1)
+    NoCollectives::check();
+}
+
 }  // namespace
 
 Group::Impl& Group::impl() const {
@@ -125,6 +132,7 @@ Engine& Group::engine(c10::DeviceType device) const {
 
 std::unique_lock<std::mutex> Group::begin_call() const {
   Impl& state = impl();
+  check_order(state.size);
   std::unique_lock lock(state.mutex);
   impl();  // it may have been closed while we waited for our turn
   state.worker.drain();
@@ -134,6 +142,7 @@ std::unique_lock<std::mutex> Group::begin_call() const {
 Work Group::enqueue(
     const CallOrder& order, std::function<void(const Deadline&)> body) const {
   Impl& state = impl();
+  check_order(state.size);
   std::lock_guard lock(state.mutex);
   impl();
   const auto timeout =

@@ -82,13 +82,13 @@ size_t position_among(
     return samples_of(now);
   if (given % now.ranks != 0)
     throw InvalidArgument(text(
-        "[data] expected the ",
+        "[data] expected to go on after a multiple of ",
+        now.ranks,
+        " samples, since there are as many ranks now, got ",
         given,
         " samples that ",
         saved.ranks,
-        " ranks were given to be a multiple of the ",
-        now.ranks,
-        " ranks that there are now; go on with as many ranks as before, or from the "
+        " ranks were given; go on with as many ranks as before, or from the "
         "start of an epoch"));
   return given / now.ranks;
 }

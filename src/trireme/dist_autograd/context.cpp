@@ -1,5 +1,7 @@
 #include "trireme/dist_autograd/context.h"
 
+#include <utility>
+
 #include "trireme/core/error.h"
 
 namespace trireme::dist_autograd {
@@ -16,10 +18,14 @@ std::shared_ptr<ContextState> new_context(Contexts& contexts) {
 
 }  // namespace
 
-Context::Context(const rpc::Agent& agent)
-    : ContextView(new_context(*contexts_of(agent))),
-      contexts_(contexts_of(agent)),
+Context::Context(std::shared_ptr<Contexts> contexts)
+    : ContextView(new_context(*contexts)),
+      contexts_(std::move(contexts)),
       scope_(state()) {}
+
+Context::Context(const rpc::Agent& agent) : Context(contexts_of(agent)) {}
+
+Context::Context(const rpc::ThisAgent& agent) : Context(contexts_of(agent)) {}
 
 Context::~Context() {
   contexts_->end(id());

@@ -79,11 +79,15 @@ class ContextView {
 class Context : public ContextView {
  public:
   explicit Context(const rpc::Agent& agent);
+  /// The same in a function that was called from elsewhere: `Context(this_agent())`.
+  explicit Context(const rpc::ThisAgent& agent);
   ~Context();
   Context(const Context&) = delete;
   Context& operator=(const Context&) = delete;
 
  private:
+  explicit Context(std::shared_ptr<Contexts> contexts);
+
   std::shared_ptr<Contexts> contexts_;
   ContextScope scope_;
 };

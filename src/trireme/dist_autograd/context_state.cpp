@@ -17,7 +17,8 @@ ContextState::ContextState(
     : id_(id),
       core_(core),
       worker_(this->core()->me().id),
-      routes_(std::move(routes)) {}
+      routes_(std::move(routes)),
+      gradients_("context " + to_string(id)) {}
 
 std::shared_ptr<rpc::AgentCore> ContextState::core() const {
   if (auto core = core_.lock())
@@ -107,7 +108,7 @@ autograd::edge_list ContextState::edges_of(const SendId& send) const {
   if (auto edges = find_edges(send))
     return *std::move(edges);
   throw InvalidArgument(text(
-      "[dist_autograd] expected a graph behind call ",
+      "[dist_autograd] expected the graph of call ",
       send.call.ordinal,
       " between worker ",
       send.call.caller,

@@ -7,7 +7,9 @@
 #include <c10/core/GradMode.h>
 
 #include "trireme/core/error.h"
+#include "trireme/core/log.h"
 #include "trireme/dist_autograd/messages.h"
+#include "trireme/dist_autograd/optimizer_desk.h"
 #include "trireme/dist_autograd/receive_node.h"
 
 namespace trireme::dist_autograd {
@@ -98,6 +100,7 @@ rpc::AgentOptions with_gradients(rpc::AgentOptions options) {
         "some that have one; call with_gradients() once");
   auto contexts = std::make_shared<Contexts>();
   add_functions(options.functions, contexts);
+  add_optimizer_functions(options.functions, contexts);
   options.escort = std::move(contexts);
   return options;
 }
@@ -141,6 +144,17 @@ std::shared_ptr<ContextState> Contexts::find_open(const ContextId& id) const {
   const std::lock_guard lock(creator.mutex);
   const auto found = creator.open.find(id.number);
   return found == creator.open.end() ? nullptr : found->second;
+}
+
+std::shared_ptr<ContextState> Contexts::find_met(const ContextId& id) const {
+  const Creator& creator = of(id.creator);
+  const std::lock_guard lock(creator.mutex);
+  if (const auto found = creator.open.find(id.number); found != creator.open.end())
+    return found->second;
+  if (id.creator == me_ || id.number < creator.floor ||
+      creator.ended.contains(id.number))
+    refuse_ended(id);
+  return nullptr;
 }
 
 // The context of a call that has come in, whose creator has ended all below `floor`.
@@ -283,16 +297,38 @@ void Contexts::forget(rpc::WorkerId worker, const std::string& why) noexcept {
            .type = "trireme::PeerError",
            .text = text("the worker that has begun the backward is gone: ", why),
            .gone = worker});
+  const auto core = core_.lock();
+  if (!also_forget_ || !core)
+    return;
+  try {
+    also_forget_(core, worker, why);
+  } catch (const std::exception& error) {
+    TRIREME_LOG(error, "dist_autograd")
+        << "what worker " << worker
+        << " has left is not cleared away: " << error.what();
+  }
 }
 
-std::shared_ptr<Contexts> contexts_of(const rpc::Agent& agent) {
-  auto contexts = std::dynamic_pointer_cast<Contexts>(agent.core()->options().escort);
+namespace {
+
+std::shared_ptr<Contexts> contexts_of_core(const rpc::AgentCore& core) {
+  auto contexts = std::dynamic_pointer_cast<Contexts>(core.options().escort);
   if (!contexts)
     throw InvalidArgument(text(
         "[dist_autograd] expected an agent whose calls gradients cross, got worker ",
-        agent.me().name,
+        core.me().name,
         " without; make all agents by rpc::Agent(with_gradients({…}))"));
   return contexts;
+}
+
+}  // namespace
+
+std::shared_ptr<Contexts> contexts_of(const rpc::Agent& agent) {
+  return contexts_of_core(*agent.core());
+}
+
+std::shared_ptr<Contexts> contexts_of(const rpc::ThisAgent& agent) {
+  return contexts_of_core(*agent.core());
 }
 
 std::shared_ptr<ContextState> current_context() {

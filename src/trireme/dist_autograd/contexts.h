@@ -2,12 +2,14 @@
 #pragma once
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "trireme/dist_autograd/context_state.h"
@@ -36,6 +38,9 @@ class Contexts final : public rpc::Escort,
   std::shared_ptr<ContextState> find(const ContextId& id) const;
   /// The same; null if there is none.
   std::shared_ptr<ContextState> find_open(const ContextId& id) const;
+  /// The same; null if this worker has no part in it, or none yet. Error if it has
+  /// ended.
+  std::shared_ptr<ContextState> find_met(const ContextId& id) const;
   /// Ends it here, and tells the workers that this one has called in it.
   void end(const ContextId& id) noexcept;
   /// How many are open here.
@@ -55,6 +60,11 @@ class Contexts final : public rpc::Escort,
       std::string_view note,
       std::vector<at::Tensor>& arguments) override;
   void forget(rpc::WorkerId worker, const std::string& why) noexcept override;
+  /// Also called whenever a worker is gone, by a thread that must not wait. For who is
+  /// there before the agent begins.
+  using Forget = std::function<void(
+      const std::shared_ptr<rpc::AgentCore>&, rpc::WorkerId, const std::string& why)>;
+  void on_forget(Forget also) { also_forget_ = std::move(also); }
 
  private:
   using StatePointer = std::shared_ptr<ContextState>;
@@ -78,11 +88,13 @@ class Contexts final : public rpc::Escort,
   std::atomic<std::uint64_t> next_number_;
   std::atomic<std::uint64_t> next_pass_{1};
   rpc::WorkerId me_ = -1;
+  Forget also_forget_;
   std::vector<std::unique_ptr<Creator>> creators_;  // one for each worker
 };
 
 /// The contexts of an agent; InvalidArgument for one that was made without them.
 std::shared_ptr<Contexts> contexts_of(const rpc::Agent& agent);
+std::shared_ptr<Contexts> contexts_of(const rpc::ThisAgent& agent);
 
 /// The context that this thread works in: that of a Context here, else that of the call
 /// that it works for; null outside of any.

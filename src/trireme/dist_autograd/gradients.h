@@ -1,6 +1,7 @@
 // The gradients of a context, apart from `.grad`.
 #pragma once
 #include <mutex>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -11,6 +12,8 @@ namespace trireme::dist_autograd {
 /// A worker's gradients in one context: a pass adds to them, any thread may read.
 class Gradients final : public autograd::GradientStore {
  public:
+  explicit Gradients(std::string name) : name_(std::move(name)) {}
+
   void accumulate(
       const at::Tensor& leaf, const at::Tensor& gradient, size_t references) override {
     const std::lock_guard lock(mutex_);
@@ -24,6 +27,7 @@ class Gradients final : public autograd::GradientStore {
     const std::lock_guard lock(mutex_);
     map_.set(leaf, gradient);
   }
+  std::string name() const override { return name_; }
   /// Each leaf with its gradient.
   std::vector<std::pair<at::Tensor, at::Tensor>> all() const {
     const std::lock_guard lock(mutex_);
@@ -35,6 +39,7 @@ class Gradients final : public autograd::GradientStore {
   }
 
  private:
+  const std::string name_;
   mutable std::mutex mutex_;
   autograd::GradientMap map_;
 };

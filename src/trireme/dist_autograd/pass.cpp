@@ -233,11 +233,12 @@ bool Pass::take_work(Work& work, bool& close) {
 void Pass::run(Work work, bool close) {
   Pass* const former = std::exchange(current_pass, this);
   try {
-    const std::lock_guard graph(graph_);
     if (close) {
       const rpc::Blocking blocking;  // hooks may wait for other ranks
+      const std::lock_guard graph(graph_);
       executor_.close();
     } else {
+      const std::lock_guard graph(graph_);
       executor_.feed(work.group, std::move(work.gradients));
     }
     current_pass = former;
@@ -271,8 +272,13 @@ void Pass::pass_on(const ReceiveNode& node, autograd::variable_list gradients) {
 }
 
 void Pass::answered(std::exception_ptr error, const Answer& answer) {
-  if (error)
-    return fail(fault_of(context_->worker_name(), error));
+  if (error) {
+    PassFault fault = fault_of(context_->worker_name(), error);
+    // Its deadline is that of the pass, and who drives that knows what was late.
+    if (fault.late && is_driven())
+      return;
+    return fail(std::move(fault));
+  }
   if (answer)
     return fail(*answer);
   std::unique_lock lock(mutex_);
@@ -324,8 +330,19 @@ void Pass::fail(PassFault fault) {
 }
 
 void Pass::drop_graph() noexcept {
+  std::string why;
+  {
+    const std::lock_guard lock(mutex_);
+    if (fault_)
+      why = text("on worker ", fault_->worker, ": ", fault_->text);
+  }
   const std::lock_guard graph(graph_);
-  executor_.drop();
+  executor_.drop(why);
+}
+
+bool Pass::is_driven() const {
+  const std::lock_guard lock(mutex_);
+  return driven_;
 }
 
 bool Pass::has_begun() const {

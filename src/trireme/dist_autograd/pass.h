@@ -117,6 +117,7 @@ class Pass : public std::enable_shared_from_this<Pass> {
   void answered(std::exception_ptr error, const Answer& answer);
   void finish(std::unique_lock<std::mutex>& lock);
   void end_if_through(std::unique_lock<std::mutex>& lock);
+  bool is_driven() const;
   void expect_open() const;
 
   std::shared_ptr<ContextState> context_;

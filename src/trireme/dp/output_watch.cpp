@@ -6,6 +6,8 @@
 #include <ATen/Functions.h>
 #include <torch/csrc/autograd/variable.h>
 
+#include "trireme/autograd/graph_ends.h"
+
 namespace trireme::dp {
 
 /// Hands gradients on as they are.
@@ -27,7 +29,7 @@ class OutputWatch::Sink final : public autograd::Node {
   ~Sink() override {
     // A backward of other outputs of this forward may still ask what lay behind.
     if (link_->reducer != nullptr && output_->round < 0 && alive_.use_count() > 1)
-      output_->behind = nodes_behind({output_.get()});
+      output_->behind = reach_of({output_.get()}).nodes;
     output_->root = nullptr;
   }
 
@@ -70,7 +72,7 @@ void OutputWatch::begin_forward(bool with_copies) {
   });
   exempt_round_ = -1;
   alive_ = std::make_shared<int>(0);
-  forwards_.push_back({{}, alive_});
+  forwards_.push_back({.outputs = {}, .alive = alive_});
 }
 
 at::Tensor OutputWatch::watch(const at::Tensor& output) {
@@ -96,21 +98,26 @@ void OutputWatch::end_forward() {
   if (!reducer_.options().find_unused)
     return;
   std::vector<const Output*> outputs;
-  for (const Forward& forward : forwards_)
+  bool elsewhere = false;
+  for (const Forward& forward : forwards_) {
+    elsewhere |= forward.elsewhere;
     for (const auto& output : forward.outputs)
       outputs.push_back(output.get());
-  if (outputs.empty())
+  }
+  if (outputs.empty() && !elsewhere)
     return;
-  const auto nodes = nodes_behind(outputs);
+  const Reach reach = reach_of(outputs);
   std::vector<uint8_t> reached;
-  for (size_t i = 0; i < reducer_.parameters().size(); ++i)
-    reached.push_back(nodes.contains(reducer_.hooks().node(i).get()) ? 1 : 0);
+  // Where it goes on elsewhere it may come back, to any parameter.
+  for (size_t i = 0; !elsewhere && !reach.elsewhere && i < reducer_.parameters().size();
+       ++i)
+    reached.push_back(reach.nodes.contains(reducer_.hooks().node(i).get()) ? 1 : 0);
   reducer_.set_reached(std::move(reached));
 }
 
-OutputWatch::Nodes OutputWatch::nodes_behind(
-    const std::vector<const Output*>& outputs) {
-  Nodes seen;
+OutputWatch::Reach OutputWatch::reach_of(const std::vector<const Output*>& outputs) {
+  Reach reach;
+  Nodes& seen = reach.nodes;
   std::vector<const autograd::Node*> open;
   const auto visit = [&](const autograd::Node* node) {
     if (node != nullptr && seen.insert(node).second)
@@ -121,12 +128,13 @@ OutputWatch::Nodes OutputWatch::nodes_behind(
   while (!open.empty()) {
     const autograd::Node* node = open.back();
     open.pop_back();
+    reach.elsewhere |= autograd::goes_on_elsewhere(*node);
     for (const autograd::Edge& edge : node->next_edges())
       visit(edge.function.get());
   }
   for (const Output* output : outputs)
     seen.insert(output->behind.begin(), output->behind.end());
-  return seen;
+  return reach;
 }
 
 bool OutputWatch::is_exempt(const autograd::Node* node) {
@@ -136,7 +144,7 @@ bool OutputWatch::is_exempt(const autograd::Node* node) {
       for (const auto& output : forward.outputs)
         if (output->round != reducer_.rounds())
           outputs.push_back(output.get());
-    exempt_ = nodes_behind(outputs);
+    exempt_ = reach_of(outputs).nodes;
     exempt_round_ = reducer_.rounds();
   }
   return exempt_.contains(node);

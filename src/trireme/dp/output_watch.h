@@ -37,6 +37,9 @@ class OutputWatch final : public Exemptions {
   void begin_forward(bool with_copies = false);
   /// One of its outputs; the same memory, behind a node of ours if it has a gradient.
   at::Tensor watch(const at::Tensor& output);
+  /// One of its outputs is on another worker: nobody here knows what lies behind it, so
+  /// every parameter may have a gradient to come.
+  void elsewhere() { forwards_.back().elsewhere = true; }
   /// All its outputs were seen: tells the reducer what they do not lead to, if it asks.
   void end_forward();
 
@@ -58,14 +61,19 @@ class OutputWatch final : public Exemptions {
     std::vector<std::shared_ptr<Output>> outputs;
     /// Lives as long as somebody can run backward from one of the outputs.
     std::weak_ptr<int> alive;
+    bool elsewhere = false;
   };
   /// What sinks hold: empty when the watch is gone.
   struct Link {
     Reducer* reducer = nullptr;
     std::function<void()> before_backward;
   };
-  /// The nodes behind some outputs.
-  static Nodes nodes_behind(const std::vector<const Output*>& outputs);
+  /// The nodes behind some outputs, and whether the graph goes on at another worker.
+  struct Reach {
+    Nodes nodes;
+    bool elsewhere = false;
+  };
+  static Reach reach_of(const std::vector<const Output*>& outputs);
 
   Reducer& reducer_;
   std::shared_ptr<Link> link_;

@@ -12,6 +12,33 @@
 #include "trireme/core/error.h"
 
 namespace trireme::dp {
+namespace {
+
+/// What torch's engine holds: where a pass fails, it only drops it.
+class EngineEnding {
+ public:
+  EngineEnding(
+      std::function<void()> ended, std::function<void(const std::string&)> failed)
+      : ended_(std::move(ended)), failed_(std::move(failed)) {}
+  ~EngineEnding() {
+    if (!done_)
+      failed_("");
+  }
+  EngineEnding(const EngineEnding&) = delete;
+  EngineEnding& operator=(const EngineEnding&) = delete;
+
+  void end() {
+    ended_();
+    done_ = true;
+  }
+
+ private:
+  std::function<void()> ended_;
+  std::function<void(const std::string&)> failed_;
+  bool done_ = false;
+};
+
+}  // namespace
 
 using autograd::Executor;
 
@@ -84,11 +111,14 @@ autograd::GradientStore& store_of_pass() {
   return executor != nullptr ? executor->store() : autograd::grad_field();
 }
 
-void at_end_of_pass(std::function<void()> f) {
+void at_end_of_pass(
+    std::function<void()> ended, std::function<void(const std::string&)> failed) {
   if (Executor* executor = Executor::current())
-    executor->at_end(std::move(f));
-  else
-    torch::autograd::Engine::get_default_engine().queue_callback(std::move(f));
+    return executor->at_end(std::move(ended), std::move(failed));
+  const auto ending =
+      std::make_shared<EngineEnding>(std::move(ended), std::move(failed));
+  torch::autograd::Engine::get_default_engine().queue_callback(
+      [ending] { ending->end(); });
 }
 
 }  // namespace trireme::dp

@@ -2,6 +2,7 @@
 #pragma once
 #include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "trireme/autograd/gradient_store.h"
@@ -53,10 +54,13 @@ class ReadyHooks {
   std::vector<uintptr_t> keys_;
 };
 
-/// Where the pass that runs on this thread puts gradients.
+/// Where the pass that runs on this thread puts gradients: always the same for one
+/// backward, whichever of its threads asks.
 autograd::GradientStore& store_of_pass();
 
-/// Calls `f` when the pass that runs on this thread has ended well.
-void at_end_of_pass(std::function<void()> f);
+/// Calls one of both, once: `ended` when the pass that runs on this thread has ended
+/// well, `failed` when it or `ended` has not, with the reason if that is known.
+void at_end_of_pass(
+    std::function<void()> ended, std::function<void(const std::string& why)> failed);
 
 }  // namespace trireme::dp

@@ -25,6 +25,15 @@ Reducer::Reducer(
   slots_.resize(parameters_.size());
   replace_group(group);
   hooks_ = std::make_unique<ReadyHooks>(parameters_, *this);
+  self_->reducer = this;
+}
+
+Reducer::~Reducer() {
+  const std::lock_guard lock(self_->mutex);
+  self_->reducer = nullptr;
+  before_give_back_ = {};  // whoever is called there goes as well
+  if (rounds_by_ == Rounds::OfPasses)
+    abandon("its model is gone");
 }
 
 void Reducer::replace_group(const comm::Group& group) {
@@ -47,6 +56,7 @@ void Reducer::replace_group(const comm::Group& group) {
   comm_ = std::make_unique<BucketComm>(
       group.split(0, group.rank()), parameters_, options_, riders);
   state_ = State::Idle;
+  forget_pass();
   store_ = &autograd::grad_field();  // that of a failed pass may be gone
   reached_.clear();
   meets_ = false;
@@ -75,6 +85,8 @@ size_t Reducer::bucket_of(size_t parameter) const {
 }
 
 void Reducer::ready(size_t parameter) {
+  if (rounds_by_ == Rounds::OfPasses)
+    enter_pass();
   try {
     if (state_ == State::Idle || state_ == State::Failed)
       begin_pass();
@@ -100,29 +112,70 @@ void Reducer::begin_pass() {
   const bool runs = state_ != State::Idle && state_ != State::Failed;
   if (rounds_by_ == Rounds::ByHand || runs)
     return;
-  if (paused_ > 0)
-    return begin_paused_pass();
-  // A pass that fails drops what was to be called at its end.
-  const std::shared_ptr<Reducer> end(this, [](Reducer* self) { self->abandon(); });
-  open();
-  at_end_of_pass([end] { end->end_pass(); });
+  enter_pass();
+  if (paused_ == 0)
+    return open();
+  // No round begins, but parameters that hold copies get their values back at its end.
+  in_paused_pass_ = before_give_back_ && options_.mixed_precision.parameters;
 }
 
-/// No round begins, but parameters that hold copies get their values back at its end.
-void Reducer::begin_paused_pass() {
-  if (!before_give_back_ || !options_.mixed_precision.parameters || in_paused_pass_)
+/// A pass comes, or goes on. There is one at a time, since rounds of two would mix; it
+/// is known by where it puts gradients, as it may change threads.
+void Reducer::enter_pass() {
+  autograd::GradientStore& store = store_of_pass();
+  autograd::GradientStore* before = nullptr;
+  if (store_of_pass_.load() == &store)
     return;
-  in_paused_pass_ = true;
-  const std::shared_ptr<Reducer> end(this, [](Reducer* self) {
-    if (std::exchange(self->in_paused_pass_, false))
-      self->put_back_after_failure();
-  });
-  at_end_of_pass([end] { end->end_paused_pass(); });
+  if (!store_of_pass_.compare_exchange_strong(before, &store))
+    refuse_pass(store, *before);
+  const auto with = [self = self_, pass = ++pass_](const auto& call) {
+    const std::lock_guard lock(self->mutex);
+    if (self->reducer != nullptr && self->reducer->pass_ == pass)
+      call(*self->reducer);
+  };
+  at_end_of_pass(
+      [with] { with([](Reducer& reducer) { reducer.leave_pass(); }); },
+      [with](const std::string& why) {
+        with([&](Reducer& reducer) { reducer.leave_failed_pass(why); });
+      });
 }
 
-void Reducer::end_paused_pass() {
-  in_paused_pass_ = false;
-  before_give_back_();
+void Reducer::forget_pass() {
+  const std::lock_guard lock(self_->mutex);
+  ++pass_;
+  refused_ = false;
+  store_of_pass_ = nullptr;
+}
+
+/// The others must not take this rank's next round for that of the refused pass.
+void Reducer::refuse_pass(
+    const autograd::GradientStore& one, const autograd::GradientStore& other) {
+  const std::string what = text(
+      "[dp] expected one backward at a time over a model, got one into ",
+      one.name(),
+      " on rank ",
+      group().rank(),
+      " while one into ",
+      other.name(),
+      " runs; let each end before the next begins, in the same order on all ranks");
+  refused_ = true;
+  comm_->fail(what);
+  throw InvalidArgument(what);
+}
+
+void Reducer::leave_pass() {
+  if (state_ == State::Open)
+    end_pass();
+  if (std::exchange(in_paused_pass_, false))
+    before_give_back_();
+  store_of_pass_ = nullptr;
+}
+
+void Reducer::leave_failed_pass(const std::string& why) noexcept {
+  if (std::exchange(in_paused_pass_, false))
+    put_back_after_failure();
+  abandon(why);
+  store_of_pass_ = nullptr;
 }
 
 void Reducer::put_back_after_failure() noexcept {
@@ -134,7 +187,7 @@ void Reducer::put_back_after_failure() noexcept {
   }
 }
 
-void Reducer::abandon() noexcept {
+void Reducer::abandon(const std::string& why) noexcept {
   if (state_ == State::Idle || state_ == State::Failed)
     return;
   state_ = State::Failed;
@@ -143,7 +196,9 @@ void Reducer::abandon() noexcept {
       comm_->fail(text(
           "[dp] the backward of rank ",
           group().rank(),
-          " failed before all its gradients were there"));
+          " failed before all its gradients were there",
+          why.empty() ? "" : ": ",
+          why));
     comm_->drain();
   } catch (const std::exception&) {
     // the first error counts
@@ -330,6 +385,10 @@ std::vector<uint8_t> Reducer::flags_of(size_t bucket) {
 
 void Reducer::end_pass() {
   try {
+    if (refused_)
+      throw InvalidArgument(
+          "[dp] expected one backward at a time over a model, got another one "
+          "meanwhile, whose error says which; let each end before the next begins");
     close();
     finish();
   } catch (const PeerError&) {

@@ -1,8 +1,10 @@
 // Reduces gradients over the ranks while backward still makes more of them.
 #pragma once
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <utility>
@@ -47,7 +49,8 @@ class Exemptions {
 /// The heart of data parallelism. Every backward outside of pause() is one round: each
 /// gradient goes to its place in a bucket when it is ready, buckets are reduced in
 /// fixed order as they fill up, and when backward returns all gradients are reduced.
-/// Gradients are read and written through the store of the pass.
+/// Gradients are read and written through the store of the pass, which may run on
+/// several threads, one after the other. Another pass meanwhile is refused.
 class Reducer final : public ReadyListener {
  public:
   /// Collective: all ranks, with the same parameters and options. What options say of
@@ -57,6 +60,7 @@ class Reducer final : public ReadyListener {
       const comm::Group& group,
       DataParallelOptions options = {},
       Rounds rounds = Rounds::OfPasses);
+  ~Reducer();
   Reducer(const Reducer&) = delete;
   Reducer& operator=(const Reducer&) = delete;
 
@@ -97,15 +101,17 @@ class Reducer final : public ReadyListener {
 
   /// A round has begun and not ended.
   bool is_open() const { return state_ != State::Idle; }
+  /// One has failed, and the group was not replaced since.
+  bool has_failed() const { return state_ == State::Failed; }
   /// A round by hand: gradients that become ready count from open() on; close() says
   /// that all are there, finish() waits for their reduction.
   void open();
   void open(autograd::GradientStore& store);
   void close();
   void finish();
-  /// The pass has failed: unless the round has ended, tells the others not to wait for
-  /// the rest of it, and stops what was launched.
-  void abandon() noexcept;
+  /// The pass has failed, for that reason: unless the round has ended, tells the others
+  /// not to wait for the rest of it, and stops what was launched.
+  void abandon(const std::string& why = "") noexcept;
   /// Begins a round at the start of a pass, before its first gradient.
   void begin_pass();
 
@@ -183,10 +189,20 @@ class Reducer final : public ReadyListener {
     int64_t version = -1;
   };
 
+  /// What a pass holds, which may outlive this.
+  struct Self {
+    std::mutex mutex;
+    Reducer* reducer = nullptr;
+  };
+
   // reducer.cpp: the rounds.
+  void enter_pass();
+  void leave_pass();
+  void leave_failed_pass(const std::string& why) noexcept;
+  void forget_pass();
+  [[noreturn]] void refuse_pass(
+      const autograd::GradientStore& one, const autograd::GradientStore& other);
   void begin(autograd::GradientStore& store, State state);
-  void begin_paused_pass();
-  void end_paused_pass();
   void put_back_after_failure() noexcept;
   void count_down(size_t parameter);
   void take(size_t parameter, Progress progress);
@@ -232,7 +248,14 @@ class Reducer final : public ReadyListener {
   std::function<void()> before_give_back_;
   std::function<void()> at_meeting_;
   int paused_ = 0;
-  /// A pass in a pause runs, and its end was asked for.
+  std::shared_ptr<Self> self_ = std::make_shared<Self>();
+  /// Where the pass that has come puts gradients, until it ends.
+  std::atomic<autograd::GradientStore*> store_of_pass_{nullptr};
+  /// Grows with each that comes, so that what an old one leaves does not count.
+  std::atomic<uint64_t> pass_{0};
+  /// Another one has come meanwhile.
+  std::atomic<bool> refused_{false};
+  /// It is one in a pause, and parameters hold copies.
   bool in_paused_pass_ = false;
   int64_t weight_ = 1;
   JoinOptions join_;
@@ -246,7 +269,7 @@ class Reducer final : public ReadyListener {
   bool warned_of_graph_ = false;
 
   // The round that runs.
-  State state_ = State::Idle;
+  std::atomic<State> state_{State::Idle};  // others may look whether one runs
   autograd::GradientStore* store_ = &autograd::grad_field();
   std::vector<int> pending_;
   size_t next_ = 0;

@@ -237,9 +237,11 @@ void Replica::check_copies() {
 
 std::unique_ptr<LowPrecisionScope> Replica::before_forward() {
   if (reducer_->is_open())
-    throw InvalidArgument(
-        "[dp] expected the last backward to have ended, got one that failed half way; "
-        "renew the world's group and call replace_group()");
+    throw InvalidArgument(text(
+        "[dp] expected the last backward to have ended, got one that ",
+        reducer_->has_failed()
+            ? "failed half way; renew the world's group and call replace_group()"
+            : "still runs; let it end before the next forward"));
   check_copies();
   std::unique_ptr<LowPrecisionScope> low = low_ ? nullptr : make_copies();
   if (low)

@@ -54,8 +54,7 @@ class Replica final : public Joinable {
   template <class T>
   T watch(T outputs) {
     begin_watch();
-    visit_tensors(
-        outputs, [this](at::Tensor& tensor) { tensor = watch_.watch(tensor); });
+    visit_tensors(outputs, Watcher{watch_});
     end_watch();
     return outputs;
   }
@@ -97,6 +96,12 @@ class Replica final : public Joinable {
   void end_join() override;
 
  private:
+  /// Sees each tensor of an output.
+  struct Watcher {
+    OutputWatch& watch;
+    void operator()(at::Tensor& tensor) const { tensor = watch.watch(tensor); }
+    void elsewhere() const { watch.elsewhere(); }
+  };
   NamedBuffers buffers() const;
   std::vector<Parameter> all_parameters() const;
   void verify(const comm::Group& group) const;

@@ -24,6 +24,9 @@ namespace trireme::dp {
 ///       f(o.logits);
 ///       f(o.features);
 ///     }
+///
+/// What refers to tensors of another worker, as an rpc::RRef does, calls
+/// `f.elsewhere()` instead, if `f` has that.
 template <class F>
 void visit_tensors(at::Tensor& tensor, F&& f) {
   f(tensor);

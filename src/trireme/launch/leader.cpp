@@ -13,6 +13,10 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+// When a start is over its ranks have ended, or cannot be reached: nobody waits long
+// for what the store has still to tell them.
+constexpr auto kStoreLinger = std::chrono::milliseconds(200);
+
 net::Security rank_security(const std::optional<net::JobKey>& key) {
   return key ? net::Security::job_key(*key) : net::Security::insecure_loopback();
 }
@@ -159,7 +163,8 @@ void Leader::open_store(int attempt) try {
       .security = rank_security(key_),
       .job = options_.run_id,
       .incarnation = static_cast<std::uint64_t>(attempt),
-      .tell_gone = true});
+      .tell_gone = true,
+      .linger = kStoreLinger});
   master_port_ = free_port();
 } catch (const Error& error) {
   rounds_.cannot_start(

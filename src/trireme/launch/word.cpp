@@ -126,7 +126,7 @@ Word decode_word(std::string_view bytes) {
     throw InvalidArgument(text(
         "[launch] expected a word of another node, got one of kind ",
         kind,
-        " behind ",
+        " after mark ",
         mark,
         "; run the same release of Trireme on all nodes"));
   Word word{.kind = static_cast<Word::Kind>(kind)};

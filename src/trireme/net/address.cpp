@@ -143,6 +143,22 @@ bool is_loopback_name(std::string_view host) {
   return host == "localhost" || host == "::1" || host.starts_with("127.");
 }
 
+void throw_unknown_host(const std::string& host, int code) {
+  if (code == EAI_AGAIN)
+    throw TimeoutError(text(
+        "[net] expected to look up the host ",
+        in_quotes(host),
+        ", got no answer (",
+        ::gai_strerror(code),
+        "); see that this machine reaches its name server"));
+  throw InvalidArgument(text(
+      "[net] expected a host's name or number, got ",
+      in_quotes(host),
+      " (",
+      ::gai_strerror(code),
+      "); see that this machine can look the name up"));
+}
+
 std::vector<Endpoint> resolve(const Address& address) {
   if (address.kind == Address::Kind::Unix)
     return {unix_endpoint(address.host)};
@@ -153,12 +169,7 @@ std::vector<Endpoint> resolve(const Address& address) {
   const int code = ::getaddrinfo(
       address.host.c_str(), std::to_string(address.port).c_str(), &hints, &list);
   if (code != 0)
-    throw InvalidArgument(text(
-        "[net] expected a host's name or number, got ",
-        in_quotes(address.host),
-        " (",
-        ::gai_strerror(code),
-        "); see that this machine can look the name up"));
+    throw_unknown_host(address.host, code);
   std::vector<Endpoint> endpoints;
   for (const addrinfo* one = list; one != nullptr; one = one->ai_next) {
     Endpoint endpoint;

@@ -49,9 +49,13 @@ struct Endpoint {
 /// Whether a host's name or number means the machine itself everywhere.
 bool is_loopback_name(std::string_view host);
 
+/// For what getaddrinfo() says of a host: InvalidArgument for a name that nobody knows,
+/// TimeoutError where nobody could be asked, which may pass.
+[[noreturn]] void throw_unknown_host(const std::string& host, int code);
+
 /// All end points of an address, best first. Looks names up, which may block for as
-/// long as the system's resolver does: not on an I/O thread. InvalidArgument for a name
-/// that nobody knows.
+/// long as the system's resolver does: not on an I/O thread. Throws as
+/// throw_unknown_host() does.
 std::vector<Endpoint> resolve(const Address& address);
 
 /// A socket that listens there, non-blocking. A Unix path that a dead listener left

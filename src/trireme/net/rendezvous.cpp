@@ -73,14 +73,14 @@ std::shared_ptr<Store> open_tcp(
   return {hosted, &hosted->client};
 }
 
-// torchrun's agent listens at MASTER_PORT itself: rank 0 takes the port behind it.
+// torchrun's agent listens at MASTER_PORT itself: rank 0 takes the next one.
 int store_port(const LaunchEnv& launch, const Environment& env) {
   if (env.has("TRIREME_STORE_PORT"))
     return static_cast<int>(env.integer("TRIREME_STORE_PORT", 1, 65535));
   const bool taken = env.find("TORCHELASTIC_USE_AGENT_STORE") == "True";
   if (taken && launch.master_port == 65535)
     throw InvalidArgument(
-        "[net] expected a port behind MASTER_PORT, at which torchrun's agent listens, "
+        "[net] expected a port after MASTER_PORT, at which torchrun's agent listens, "
         "got MASTER_PORT=65535; set TRIREME_STORE_PORT to one that is free on rank 0's "
         "host");
   return launch.master_port + (taken ? 1 : 0);

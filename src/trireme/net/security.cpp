@@ -25,14 +25,14 @@ void check_same_user(int fd) {
   socklen_t length = sizeof peer;
   if (::getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0)
     throw Error(text(
-        "[net] expected to learn the user behind a Unix socket, got ",
+        "[net] expected to learn the user at the other end of a Unix socket, got ",
         errno_text(errno),
         "; use a job key"));
   if (peer.uid != ::geteuid() && peer.uid != 0)
     throw Error(text(
         "[net] expected a peer of user ",
         ::geteuid(),
-        " behind a Unix socket, got one of user ",
+        " at the other end of a Unix socket, got one of user ",
         peer.uid,
         "; run all workers as one user, or use a job key"));
 }

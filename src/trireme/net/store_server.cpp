@@ -52,7 +52,8 @@ class StoreServer::Desk : public Receiver {
              .listen = options.listen,
              .limits = store_node_limits(),
              .heartbeat = options.heartbeat,
-             .reconnect = options.reconnect},
+             .reconnect = options.reconnect,
+             .linger = options.linger},
             *this) {}
 
   void joined(const Peer& peer) override;

@@ -34,6 +34,7 @@ struct StoreServerOptions {
   /// As in NodeOptions.
   std::chrono::milliseconds heartbeat = std::chrono::seconds(10);
   std::chrono::milliseconds reconnect = std::chrono::milliseconds(1500);
+  std::chrono::milliseconds linger = std::chrono::seconds(5);
 };
 
 /// The names of clients that were lost follow it.

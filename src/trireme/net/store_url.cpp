@@ -43,7 +43,7 @@ void read_query(std::string_view query, StoreUrl& url) {
       read_number(name, value, url.world);
     else
       throw InvalidArgument(text(
-          "[net] expected rank or world behind the ? of the store's URL, got ",
+          "[net] expected rank or world after the ? of the store's URL, got ",
           in_quotes(name),
           "; write it as ?rank=0&world=4",
           did_you_mean(name, {"rank", "world"})));
@@ -60,7 +60,7 @@ void read_query(std::string_view query, StoreUrl& url) {
 void read_env(std::string_view rest) {
   if (!rest.empty())
     throw InvalidArgument(text(
-        "[net] expected nothing behind env:// in the store's URL, got ",
+        "[net] expected nothing after env:// in the store's URL, got ",
         in_quotes(rest),
         "; set MASTER_ADDR, MASTER_PORT and RANK instead, or write tcp://host:port"));
 }
@@ -78,7 +78,7 @@ Address read_tcp(std::string_view rest) {
 std::filesystem::path read_path(std::string_view rest) {
   if (rest.size() < 2 || rest.front() != '/')
     throw InvalidArgument(text(
-        "[net] expected a whole path behind file:// in the store's URL, got ",
+        "[net] expected a whole path after file:// in the store's URL, got ",
         in_quotes(rest),
         "; write it with three slashes, as file:///shared/job-17/store"));
   return rest;

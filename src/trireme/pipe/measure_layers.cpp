@@ -129,7 +129,7 @@ class Subject {
 
   void time_halves(const Tensors& outputs) {
     autograd::Roots roots = roots_of(outputs);
-    autograd::WeightPass weights;
+    autograd::WeightRest weights;
     samples_.input_grad.push_back(seconds([&] {
       if (!roots.edges.empty())
         executor_.input_pass(std::move(roots), pass(), weights);

@@ -115,7 +115,7 @@ struct Pipeline::Impl {
   /// Of this pipeline alone, so that its channels meet no others.
   comm::Group group;
   std::optional<ChannelBook> channels;
-  RankPlace place;
+  StagePlaces place;
   /// Null if nothing is tied.
   std::unique_ptr<TiedGradients> tied;
   std::unique_ptr<Runtime> runtime;

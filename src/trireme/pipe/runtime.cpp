@@ -1,8 +1,10 @@
 #include "trireme/pipe/runtime.h"
 
 #include <algorithm>
+#include <thread>
 #include <utility>
 
+#include "trireme/comm/no_collectives.h"
 #include "trireme/core/error.h"
 #include "trireme/core/log.h"
 #include "trireme/sched/action_text.h"
@@ -23,12 +25,18 @@ struct Runtime::Context final : ActionContext {
   void run() override { body(); }
   void run_forward() override {
     check_overlap();
-    runtime.time_half(what.forward_half(), runtime.executor_, runtime.forward_time_);
+    run_half(what.forward_half(), runtime.executor_, runtime.forward_time_);
   }
   void run_backward() override {
     check_overlap();
-    runtime.time_half(
-        what.backward_half(), runtime.second_executor_, runtime.backward_time_);
+    run_half(what.backward_half(), runtime.second_executor_, runtime.backward_time_);
+  }
+  void run_half(
+      const Action& half, autograd::Executor& executor, Interval& time) const {
+    std::optional<comm::NoCollectives> scope;
+    if (std::this_thread::get_id() != home)
+      scope.emplace(refusal(half));
+    runtime.time_half(half, executor, time);
   }
   void check_overlap() const {
     if (what.kind() != ActionKind::Overlap)
@@ -41,6 +49,8 @@ struct Runtime::Context final : ActionContext {
   Runtime& runtime;
   const Action& what;
   std::function<void()> body;
+  /// What a handler runs here has one order on all ranks.
+  std::thread::id home = std::this_thread::get_id();
 };
 
 Runtime::Runtime(std::vector<Stage> stages, Links links, RuntimeOptions options)
@@ -63,7 +73,7 @@ void Runtime::run(
   data_ = &data;
   channels_ = std::move(channels);
   expected_.resize(channels_.size());
-  cells_.resize(stages_.size() * index(program.schedule.microbatches));
+  held_.resize(stages_.size() * index(program.schedule.microbatches));
   const std::vector<Action>& list = program.schedule.actions[index(rank)];
   for (autograd::SplitCounts& counts : splits_)
     counts.clear();
@@ -99,8 +109,8 @@ void Runtime::log_splits() {
 }
 
 void Runtime::clear() {
-  for (Cell& cell : cells_)
-    cell = Cell();
+  for (Held& held : held_)
+    held = Held();
   for (auto& queue : expected_)
     queue.clear();
   channels_.clear();
@@ -169,8 +179,8 @@ void Runtime::carry_out(const Action& action, autograd::Executor& executor) {
   }
 }
 
-/// Both halves. They are of different microbatches, so neither touches a cell of the
-/// other.
+/// Both halves. They are of different microbatches, so neither touches what the other
+/// holds.
 void Runtime::overlap(const Action& action) {
   if (!runs_at_once(action)) {
     time_half(action.forward_half(), executor_, forward_time_);
@@ -178,8 +188,26 @@ void Runtime::overlap(const Action& action) {
     return;
   }
   second_thread_.run_both(
-      [&] { time_half(action.forward_half(), executor_, forward_time_); },
-      [&] { time_half(action.backward_half(), second_executor_, backward_time_); });
+      [&] {
+        const comm::NoCollectives scope(refusal(action.forward_half()));
+        time_half(action.forward_half(), executor_, forward_time_);
+      },
+      [&] {
+        const comm::NoCollectives scope(refusal(action.backward_half()));
+        time_half(action.backward_half(), second_executor_, backward_time_);
+      });
+}
+
+/// What a stage hears that says it may overlap and has collectives after all. Those of
+/// a GradientSync run on a thread and a group of their own, in one order.
+std::string Runtime::refusal(const Action& half) {
+  return text(
+      "[pipe] expected no collective inside stage ",
+      half.stage(),
+      " while its ",
+      sched::to_string(half),
+      " runs beside another half, got one, which ranks may come to in another order "
+      "each; take back its allow_overlap(), or run the halves in turn");
 }
 
 /// Both stages have to allow it: two threads' collectives have no common order.
@@ -257,13 +285,13 @@ StageModule& Runtime::module(int stage) const {
   return *stages_[local(stage)].module;
 }
 
-Cell& Runtime::cell(int stage, int microbatch) {
-  return cells_
+Runtime::Held& Runtime::held(int stage, int microbatch) {
+  return held_
       [local(stage) * index(program_->schedule.microbatches) + index(microbatch)];
 }
 
-const Cell& Runtime::cell(int stage, int microbatch) const {
-  return const_cast<Runtime*>(this)->cell(stage, microbatch);
+const Runtime::Held& Runtime::held(int stage, int microbatch) const {
+  return const_cast<Runtime*>(this)->held(stage, microbatch);
 }
 
 }  // namespace trireme::pipe

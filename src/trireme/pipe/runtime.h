@@ -13,7 +13,6 @@
 #include "trireme/autograd/executor.h"
 #include "trireme/autograd/gradient_sync.h"
 #include "trireme/memory/account.h"
-#include "trireme/pipe/cell.h"
 #include "trireme/pipe/channel_book.h"
 #include "trireme/pipe/forward_context.h"
 #include "trireme/pipe/links.h"
@@ -139,6 +138,43 @@ class Runtime {
     int microbatch = 0;
     int other = 0;
   };
+  /// What one stage holds of one microbatch, from its first input to its last gradient;
+  /// empty between steps.
+  struct Held {
+    /// What came over one edge.
+    struct Arrival {
+      bool there = false;
+      Tensors tensors;
+    };
+    /// Inputs, by edge in; gradients of outputs, by edge out.
+    std::vector<Arrival> inputs;
+    std::vector<Arrival> output_gradients;
+    /// Which of the whole batch it is, for random numbers.
+    SampleRange samples;
+
+    /// How many tensors came by each edge in, so that their gradients find back.
+    std::vector<size_t> input_counts;
+    /// Where the histories of those inputs begin that want a gradient, and which input
+    /// each is.
+    std::vector<autograd::NodePtr> leaves;
+    std::vector<size_t> leaf_inputs;
+
+    /// What the gradient of the microbatch's loss is, once it is known: on the last
+    /// stage at its forward, on the others when gradients come.
+    double loss_weight = 0;
+    /// Auxiliary losses of this stage, until their backward.
+    Tensors auxiliary;
+
+    /// The outputs by edge out until they are sent, and then only their gradient edges:
+    /// invalid for an output that needs no gradient.
+    std::vector<Tensors> outputs;
+    autograd::edge_list roots;
+
+    /// The gradients of the inputs until they are sent.
+    Tensors input_gradients;
+    /// What is left for W.
+    autograd::WeightRest weights;
+  };
 
   // runtime.cpp
   void execute(const sched::Action& action);
@@ -146,6 +182,7 @@ class Runtime {
   void carry_out(const sched::Action& action, autograd::Executor& executor);
   void overlap(const sched::Action& action);
   bool runs_at_once(const sched::Action& overlap);
+  static std::string refusal(const sched::Action& half);
   void log_splits();
   void announce_last_backward(const sched::Action& half);
   void shard(const sched::Action& action);
@@ -165,8 +202,8 @@ class Runtime {
   // runtime_compute.cpp
   void forward(int stage, int microbatch);
   Tensors collect_inputs(int stage, int microbatch);
-  void hand_in(Cell& here, at::Tensor tensor, Tensors& inputs) const;
-  void share_out(int stage, Cell& here, const Tensors& outputs) const;
+  void hand_in(Held& here, at::Tensor tensor, Tensors& inputs) const;
+  void share_out(int stage, Held& here, const Tensors& outputs) const;
   void keep_roots(int stage, int microbatch, const Tensors& outputs);
   void finish_last_stage(int stage, int microbatch, const Tensors& outputs);
   at::Tensor root_gradient(const at::Tensor& loss, double weight);
@@ -190,8 +227,8 @@ class Runtime {
   size_t local(int stage) const {
     return static_cast<size_t>(local_of_stage_[static_cast<size_t>(stage)]);
   }
-  Cell& cell(int stage, int microbatch);
-  const Cell& cell(int stage, int microbatch) const;
+  Held& held(int stage, int microbatch);
+  const Held& held(int stage, int microbatch) const;
 
   std::vector<Stage> stages_;
   Links links_;
@@ -219,7 +256,7 @@ class Runtime {
   int awaited_from_ = 0;
   std::vector<std::optional<StepChannel>> channels_;
   std::vector<std::deque<Expected>> expected_;
-  std::vector<Cell> cells_;
+  std::vector<Held> held_;
   /// The last one that was made: it is often the same for all microbatches.
   at::Tensor root_gradient_;
   double root_weight_ = 0;

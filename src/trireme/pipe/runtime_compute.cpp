@@ -51,7 +51,7 @@ at::Tensor begin_history(at::Tensor tensor) {
 
 void Runtime::forward(int stage, int microbatch) {
   const Tensors inputs = collect_inputs(stage, microbatch);
-  const SampleRange samples = cell(stage, microbatch).samples;
+  const SampleRange samples = held(stage, microbatch).samples;
   const autograd::RandomScope random(autograd::RandomContext{
       .seed = options_.seed,
       .step = static_cast<uint64_t>(data_->random_step),
@@ -70,19 +70,19 @@ void Runtime::forward(int stage, int microbatch) {
   keep_auxiliary(stage, microbatch, std::move(auxiliary));
   if (program_->trains)
     keep_roots(stage, microbatch, outputs);
-  share_out(stage, cell(stage, microbatch), outputs);
+  share_out(stage, held(stage, microbatch), outputs);
   hand_over_outputs(stage, microbatch);
 }
 
 Tensors Runtime::collect_inputs(int stage, int microbatch) {
-  Cell& here = cell(stage, microbatch);
+  Held& here = held(stage, microbatch);
   Tensors inputs;
   if (stage == 0) {
     inputs = data_->inputs[index(microbatch)];
     here.samples = data_->samples[index(microbatch)];
   }
   here.input_counts.clear();
-  for (Cell::Arrival& arrived : here.inputs) {
+  for (Held::Arrival& arrived : here.inputs) {
     here.input_counts.push_back(arrived.tensors.size());
     for (at::Tensor& tensor : arrived.tensors)
       hand_in(here, std::move(tensor), inputs);
@@ -132,10 +132,10 @@ void Runtime::keep_auxiliary(int stage, int microbatch, Tensors losses) {
     sum = sum.defined() ? sum + value : value;
   }
   if (program_->trains)
-    cell(stage, microbatch).auxiliary = std::move(losses);
+    held(stage, microbatch).auxiliary = std::move(losses);
 }
 
-void Runtime::hand_in(Cell& here, at::Tensor tensor, Tensors& inputs) const {
+void Runtime::hand_in(Held& here, at::Tensor tensor, Tensors& inputs) const {
   if (program_->trains && tensor.defined() && tensor.requires_grad()) {
     tensor = begin_history(std::move(tensor));
     here.leaves.push_back(gradient_edge(tensor).function);
@@ -146,7 +146,7 @@ void Runtime::hand_in(Cell& here, at::Tensor tensor, Tensors& inputs) const {
 
 /// What each edge takes. Tensors go over by reference where that can be, and a stage
 /// may change its inputs in place: no two of them may be one memory.
-void Runtime::share_out(int stage, Cell& here, const Tensors& outputs) const {
+void Runtime::share_out(int stage, Held& here, const Tensors& outputs) const {
   here.outputs.assign(links_.out(stage).size(), {});
   Tensors given;
   for (const size_t edge : c10::irange(here.outputs.size())) {
@@ -164,7 +164,7 @@ void Runtime::share_out(int stage, Cell& here, const Tensors& outputs) const {
 }
 
 void Runtime::keep_roots(int stage, int microbatch, const Tensors& outputs) {
-  auto& roots = cell(stage, microbatch).roots;
+  auto& roots = held(stage, microbatch).roots;
   for (const at::Tensor& output : outputs)
     roots.push_back(
         output.defined() && output.requires_grad() ? gradient_edge(output)
@@ -199,7 +199,7 @@ void Runtime::finish_last_stage(int stage, int microbatch, const Tensors& output
         ", microbatch ",
         microbatch,
         ", got one without a gradient; compute it from the outputs, without detach()"));
-  Cell& here = cell(stage, microbatch);
+  Held& here = held(stage, microbatch);
   here.roots = {gradient_edge(loss)};
   here.loss_weight = data_->loss_weights[index(microbatch)];
   here.output_gradients = {{true, {root_gradient(loss, here.loss_weight)}}};
@@ -217,7 +217,7 @@ at::Tensor Runtime::root_gradient(const at::Tensor& loss, double weight) {
 
 /// What stays on this rank goes over by reference.
 void Runtime::hand_over_outputs(int stage, int microbatch) {
-  Cell& here = cell(stage, microbatch);
+  Held& here = held(stage, microbatch);
   bool sends = false;
   const auto& edges = links_.out(stage);
   for (const size_t edge : c10::irange(edges.size())) {
@@ -226,10 +226,10 @@ void Runtime::hand_over_outputs(int stage, int microbatch) {
       sends = true;
       continue;
     }
-    Cell& there = cell(to, microbatch);
+    Held& there = held(to, microbatch);
     there.samples = here.samples;
     there.inputs.resize(links_.in(to).size());
-    Cell::Arrival& place = there.inputs[links_.in_edge(to, stage)];
+    Held::Arrival& place = there.inputs[links_.in_edge(to, stage)];
     place.there = true;
     for (const at::Tensor& output : here.outputs[edge])
       place.tensors.push_back(without_history(output));
@@ -239,7 +239,7 @@ void Runtime::hand_over_outputs(int stage, int microbatch) {
 }
 
 autograd::Roots Runtime::take_roots(int stage, int microbatch) {
-  Cell& here = cell(stage, microbatch);
+  Held& here = held(stage, microbatch);
   autograd::Roots roots;
   for (const size_t edge : c10::irange(here.output_gradients.size())) {
     Tensors& gradients = here.output_gradients[edge].tensors;
@@ -267,7 +267,7 @@ autograd::Roots Runtime::take_roots(int stage, int microbatch) {
 
 void Runtime::backward(int stage, int microbatch, Executor& executor) {
   const ForwardScope scope(context(stage, microbatch));
-  Cell& here = cell(stage, microbatch);
+  Held& here = held(stage, microbatch);
   Tensors gradients = executor.backward(
       take_roots(stage, microbatch), {.inputs = here.leaves, .store = store_});
   hand_over_gradients(stage, microbatch, std::move(gradients));
@@ -275,7 +275,7 @@ void Runtime::backward(int stage, int microbatch, Executor& executor) {
 
 void Runtime::input_grad(int stage, int microbatch, Executor& executor) {
   const ForwardScope scope(context(stage, microbatch));
-  Cell& here = cell(stage, microbatch);
+  Held& here = held(stage, microbatch);
   Tensors gradients = executor.input_pass(
       take_roots(stage, microbatch),
       {.inputs = here.leaves, .store = store_, .counts = &splits_[local(stage)]},
@@ -286,12 +286,12 @@ void Runtime::input_grad(int stage, int microbatch, Executor& executor) {
 void Runtime::weight_grad(int stage, int microbatch, Executor& executor) {
   const ForwardScope scope(context(stage, microbatch));
   executor.weight_pass(
-      std::exchange(cell(stage, microbatch).weights, autograd::WeightPass()),
+      std::exchange(held(stage, microbatch).weights, autograd::WeightRest()),
       {.store = store_});
 }
 
 void Runtime::hand_over_gradients(int stage, int microbatch, Tensors gradients) {
-  Cell& here = cell(stage, microbatch);
+  Held& here = held(stage, microbatch);
   size_t count = 0;
   for (const size_t edge : here.input_counts)
     count += edge;
@@ -308,7 +308,7 @@ void Runtime::hand_over_gradients(int stage, int microbatch, Tensors gradients) 
       sends = true;
       continue;
     }
-    Cell& there = cell(to, microbatch);
+    Held& there = held(to, microbatch);
     there.loss_weight = here.loss_weight;
     there.output_gradients.resize(links_.out(to).size());
     there.output_gradients[links_.out_edge(to, stage)] = {
@@ -319,7 +319,7 @@ void Runtime::hand_over_gradients(int stage, int microbatch, Tensors gradients) 
 }
 
 Tensors Runtime::gradients_for(int stage, int microbatch, size_t edge) const {
-  const Cell& here = cell(stage, microbatch);
+  const Held& here = held(stage, microbatch);
   size_t first = 0;
   for (const size_t before : c10::irange(edge))
     first += here.input_counts[before];

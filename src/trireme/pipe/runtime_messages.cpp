@@ -15,7 +15,9 @@ using sched::index;
 
 namespace {
 
-Cell::Arrival& arrival(std::vector<Cell::Arrival>& edges, size_t count, size_t edge) {
+/// What came over one edge of `count`.
+template <class Arrival>
+Arrival& arrival(std::vector<Arrival>& edges, size_t count, size_t edge) {
   if (edges.size() < count)
     edges.resize(count);
   return edges[edge];
@@ -68,7 +70,7 @@ void Runtime::await(ActionKind kind, int stage, int microbatch) {
   awaited_ = receive;
   const bool forward = kind == ActionKind::ReceiveForward;
   for (const sched::ChannelMap::Use& use : uses) {
-    Cell& here = cell(stage, microbatch);
+    Held& here = held(stage, microbatch);
     const size_t edge =
         forward ? links_.in_edge(stage, use.other) : links_.out_edge(stage, use.other);
     auto& edges = forward ? here.inputs : here.output_gradients;
@@ -89,7 +91,7 @@ void Runtime::receive_next(size_t channel) {
   const Expected next = queue.front();
   comm::Message message = channels_[channel]->receive();
   queue.pop_front();
-  Cell& here = cell(next.stage, next.microbatch);
+  Held& here = held(next.stage, next.microbatch);
   const bool forward = program_->channels.channels()[channel].forward;
   const Stamp got = Stamp::from_word(message.header.word);
   channels_[channel]->check(got, stamp(next.microbatch));
@@ -97,7 +99,7 @@ void Runtime::receive_next(size_t channel) {
     here.samples = SampleRange::from_bytes(message.header.bytes);
   else
     here.loss_weight = read_weight(message.header.bytes);
-  Cell::Arrival& place = forward ? arrival(
+  Held::Arrival& place = forward ? arrival(
                                        here.inputs,
                                        links_.in(next.stage).size(),
                                        links_.in_edge(next.stage, next.other))
@@ -111,7 +113,7 @@ void Runtime::receive_next(size_t channel) {
 void Runtime::send(const Action& action) {
   const int stage = action.stage();
   const int microbatch = action.microbatch();
-  Cell& here = cell(stage, microbatch);
+  Held& here = held(stage, microbatch);
   const bool forward = action.kind() == ActionKind::SendForward;
   for (const sched::ChannelMap::Use& use : program_->channels.uses(action)) {
     comm::Message message{.header = {.word = stamp(microbatch).to_word()}};

@@ -19,7 +19,7 @@ struct Part {
   bool on_all_ranks = false;
 };
 
-std::string where(const RankPlace& place, const Part& part) {
+std::string where(const StagePlaces& place, const Part& part) {
   return text(
       part.name,
       " on ",
@@ -36,7 +36,7 @@ std::vector<Tensors> cut(
     const std::vector<Tensors>& lists,
     const std::vector<SplitSpec>& specs,
     int microbatches,
-    const RankPlace& place,
+    const StagePlaces& place,
     const Part& part) {
   if (whole.empty() && lists.empty())
     return {};
@@ -80,7 +80,8 @@ std::vector<Tensors> cut(
   return lists;
 }
 
-void need(const std::vector<Tensors>& data, const RankPlace& place, const Part& part) {
+void need(
+    const std::vector<Tensors>& data, const StagePlaces& place, const Part& part) {
   if (place.has(part.stage) && data.empty())
     throw InvalidArgument(text(
         "[pipe] expected ",
@@ -148,7 +149,7 @@ int count_microbatches(const Batch& batch, const PipelineOptions& options) {
 StepData make_step_data(
     const Batch& batch,
     const PipelineOptions& options,
-    const RankPlace& place,
+    const StagePlaces& place,
     int microbatches,
     const StepPurpose& purpose) {
   StepData data;

@@ -8,7 +8,7 @@
 namespace trireme::pipe {
 
 /// Which stages there are, and which are here.
-struct RankPlace {
+struct StagePlaces {
   int rank = 0;
   std::vector<int> rank_of_stage;
   /// The ranks in the world of those of the pipeline; empty: the same.
@@ -39,7 +39,7 @@ int count_microbatches(const Batch& batch, const PipelineOptions& options);
 StepData make_step_data(
     const Batch& batch,
     const PipelineOptions& options,
-    const RankPlace& place,
+    const StagePlaces& place,
     int microbatches,
     const StepPurpose& purpose);
 

@@ -46,6 +46,16 @@ class Admission {
     return {.start = pick()};
   }
 
+  /// A call that has left to wait for something, and goes on: its turn comes as that of
+  /// a new one, but it is never turned away.
+  std::shared_ptr<Call> enter_again(const std::shared_ptr<Call>& call, int depth) {
+    const int level = std::clamp(depth, 0, kLevels - 1);
+    const std::lock_guard lock(mutex_);
+    queues_[static_cast<std::size_t>(level)].push_back(call);
+    ++waiting_;
+    return pick();
+  }
+
   /// A call that was started has ended; the next one that may start, if there is one.
   std::shared_ptr<Call> leave() {
     --running_;

@@ -58,7 +58,11 @@ Agent::Agent(AgentOptions options) {
   const auto place =
       std::make_shared<net::PrefixStore>(options.world + "/", options.store);
   NodeTransportOptions transport = *options.transport;
-  transport.me = {.id = *options.rank, .name = options.name, .role = *options.role};
+  transport.me = {
+      .id = *options.rank,
+      .name = options.name,
+      .role = *options.role,
+      .message_bytes = options.message_bytes};
   transport_ = std::make_unique<NodeTransport>(std::move(transport));
   std::vector<Member> members = meet(
       *place,
@@ -72,10 +76,10 @@ Agent::Agent(AgentOptions options) {
       .functions = std::move(options.functions),
       .pool = std::move(options.pool),
       .limits = options.limits,
-      .message_bytes = options.message_bytes,
       .timeout = options.timeout,
       .lease = options.lease,
       .calls_per_worker = options.calls_per_worker,
+      .bytes_per_worker = options.bytes_per_worker,
       .trace_calls = options.trace_calls,
       .job = options.transport->job.empty() ? options.world : options.transport->job,
       .escort = options.escort};
@@ -140,6 +144,7 @@ void Agent::shutdown(ShutdownOptions options) {
         {.store = *store_,
          .rank = me().id,
          .world_size = size,
+         .name = [this](int rank) { return core_->worker(rank).name; },
          .idle = [this] { return core_->idle(); },
          .activity =
              [this, &left] {
@@ -156,9 +161,9 @@ void Agent::shutdown(ShutdownOptions options) {
                        text(
                            "[rpc] expected worker ",
                            core_->worker(worker).name,
-                           " at the end, but it is gone: ",
+                           " at the end, got none, since it is gone (",
                            why,
-                           "; look at its log"));
+                           "); look at its log"));
              }},
         deadline);
   } catch (const TimeoutError& error) {
@@ -169,8 +174,9 @@ void Agent::shutdown(ShutdownOptions options) {
     throw TimeoutError(text(
         "[rpc] expected a graceful end of worker ",
         me().name,
-        ", got: ",
+        ", got none (",
         error.what(),
+        "); look at what the late ones do",
         waits));
   } catch (...) {
     give_up("its shutdown has failed");

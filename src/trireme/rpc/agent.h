@@ -41,11 +41,13 @@ struct AgentOptions {
   /// How many calls to one worker, and of one worker, may be under way at once. Who
   /// makes more waits.
   std::size_t calls_per_worker = 4096;
+  /// And how many bytes; one call alone may have more.
+  std::uint64_t bytes_per_worker = std::uint64_t{1} << 30;
   /// The threads that run functions.
   WorkerPoolOptions pool{};
   /// What is taken from other workers at most.
   ValueLimits limits{};
-  /// How large one call or one result may be.
+  /// How large one call or one result may be; the others are told, and send no more.
   std::uint64_t message_bytes = std::uint64_t{15} << 30;
 
   /// Goes along with all calls, on all workers alike: what makes gradients cross them,
@@ -174,12 +176,16 @@ class ThisAgent {
   Caller to(WorkerId id, CallOptions options = {}) const {
     return Caller(core_, core_->worker(id).id, options);
   }
-  /// A reference to a value of this worker.
+  /// A reference to a value of this worker; see KeptValue for the guard.
   template <class T>
-  RRef<T> own(T value) const {
+  RRef<T> own(T value, std::shared_ptr<std::shared_mutex> guard = nullptr) const {
     return RRef<T>(core_->keep(
-        {.value = std::make_shared<T>(std::move(value)), .type = &value_type<T>()}));
+        {.value = std::make_shared<T>(std::move(value)),
+         .type = &value_type<T>(),
+         .guard = std::move(guard)}));
   }
+  /// For what is built upon agents.
+  const std::shared_ptr<AgentCore>& core() const { return core_; }
 
  private:
   std::shared_ptr<AgentCore> core_;

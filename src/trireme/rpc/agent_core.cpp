@@ -1,5 +1,6 @@
 #include "trireme/rpc/agent_core.h"
 
+#include <algorithm>
 #include <random>
 
 #include "trireme/core/list_names.h"
@@ -39,7 +40,7 @@ void AgentCore::start(Transport& transport) {
       Server::Options{
           .functions = options_.functions,
           .limits = options_.limits,
-          .message_bytes = options_.message_bytes,
+          .message_bytes = me().message_bytes,
           .peers = std::move(peers),
           .trace = trace_,
           .home = weak_from_this(),
@@ -51,6 +52,7 @@ void AgentCore::start(Transport& transport) {
       .protocol = {
           .link = {.lease = options_.lease},
           .calls_per_worker = options_.calls_per_worker,
+          .bytes_per_worker = options_.bytes_per_worker,
           .make_token = [] { return CancelToken::make().share(); },
           .make_cargo = [] { return std::make_shared<ValuePlace>(); }},
       .me = options_.me,
@@ -117,9 +119,10 @@ std::uint64_t AgentCore::send(CallPlan plan, std::unique_ptr<CallEnd> end) {
     end->tie_ = std::make_shared<CallTie>();
   Request request = pack(plan, *end);
   add_blocking_hook(engine_);
-  enter(plan.to, deadline);
+  const std::uint64_t bytes = end->bytes_ = bytes_of(request.payload);
+  enter(plan.to, bytes, deadline);
   counters(plan.to).sent();
-  counters(plan.to).bytes_out(bytes_of(request.payload));
+  counters(plan.to).bytes_out(bytes);
   const auto tie = end->tie_;
   const std::uint64_t number =
       engine_->call(plan.to, std::move(request), std::move(end), plan.hurry);
@@ -159,28 +162,40 @@ Request AgentCore::pack(CallPlan& plan, CallEnd& end) const {
       .deadline = Time::clock::now() + end.deadline_.remaining(),
       .idempotent = plan.options.idempotent,
       .creates = std::move(plan.creates)};
-  expect_fits(request.payload, options_.message_bytes, "a call of " + plan.function);
+  expect_fits(
+      request.payload,
+      std::min(me().message_bytes, worker(plan.to).message_bytes),
+      "a call of " + plan.function);
   return request;
 }
 
-bool AgentCore::try_enter(Room& room) const {
+// One call alone may have as many bytes as it likes.
+bool AgentCore::try_enter(Room& room, std::uint64_t bytes) const {
   std::size_t taken = room.taken.load();
-  while (taken < options_.calls_per_worker)
-    if (room.taken.compare_exchange_weak(taken, taken + 1))
-      return true;
-  return false;
+  do
+    if (taken >= options_.calls_per_worker)
+      return false;
+  while (!room.taken.compare_exchange_weak(taken, taken + 1));
+  std::uint64_t before = room.bytes.load();
+  do
+    if (before > 0 && before + bytes > options_.bytes_per_worker) {
+      --room.taken;
+      return false;
+    }
+  while (!room.bytes.compare_exchange_weak(before, before + bytes));
+  return true;
 }
 
 // Waits until there is room for one more call to that worker.
-void AgentCore::enter(WorkerId to, const Deadline& deadline) {
+void AgentCore::enter(WorkerId to, std::uint64_t bytes, const Deadline& deadline) {
   Room& room = rooms_[static_cast<std::size_t>(to)];
-  if (try_enter(room))
+  if (try_enter(room, bytes))
     return;
   const Blocking blocking;
   std::unique_lock lock(mutex_);
   ++room.waiting;
-  const bool entered =
-      left_room_.wait_for(lock, deadline.remaining(), [&] { return try_enter(room); });
+  const bool entered = left_room_.wait_for(
+      lock, deadline.remaining(), [&] { return try_enter(room, bytes); });
   --room.waiting;
   if (entered)
     return;
@@ -188,13 +203,20 @@ void AgentCore::enter(WorkerId to, const Deadline& deadline) {
       "[rpc] expected room for one more call to worker ",
       worker(to).name,
       ", got ",
+      room.taken.load(),
+      " of ",
       options_.calls_per_worker,
-      " that are under way and do not end; wait for some of them before you make "
+      " calls and ",
+      room.bytes.load(),
+      " of ",
+      options_.bytes_per_worker,
+      " bytes that are under way and do not end; wait for some of them before you make "
       "more"));
 }
 
-void AgentCore::leave(WorkerId to) {
+void AgentCore::leave(WorkerId to, std::uint64_t bytes) {
   Room& room = rooms_[static_cast<std::size_t>(to)];
+  room.bytes -= bytes;
   --room.taken;
   if (room.waiting.load() == 0)
     return;
@@ -240,6 +262,14 @@ void AgentCore::note_late(const std::string& call) {
     notes_.write(call + " is late", engine_->outstanding(), engine_->load().running);
 }
 
+// What a value of this worker is, where that is known: ", a ps::Net by make_net,".
+std::string AgentCore::describe(ObjectId id) const {
+  const auto place = std::static_pointer_cast<ValuePlace>(engine_->cargo(id));
+  if (!place || !place->future().ready() || place->future().failed())
+    return "";
+  return text(", ", words_of(place->future().get()), ",");
+}
+
 std::vector<std::string> AgentCore::left() const {
   std::vector<std::string> lines;
   for (const Tie& tie : engine_->left())
@@ -248,6 +278,7 @@ std::vector<std::string> AgentCore::left() const {
         to_string(tie.id),
         " of worker ",
         worker(tie.owner).name,
+        tie.owner == options_.me ? describe(tie.id) : "",
         " is held by worker ",
         worker(tie.holder).name));
   return lines;

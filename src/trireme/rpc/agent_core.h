@@ -34,11 +34,10 @@ struct AgentCoreOptions {
   FunctionTable functions;
   WorkerPoolOptions pool;
   ValueLimits limits;
-  /// How large one call or its result may be.
-  std::uint64_t message_bytes = std::uint64_t{15} << 30;
   std::chrono::milliseconds timeout = std::chrono::seconds(60);
   std::chrono::milliseconds lease = std::chrono::seconds(30);
   std::size_t calls_per_worker = 4096;
+  std::uint64_t bytes_per_worker = std::uint64_t{1} << 30;
   std::size_t trace_calls = 0;
   /// For the names of records.
   std::string job;
@@ -78,6 +77,7 @@ class CallEnd : public Completion {
   std::shared_ptr<class AgentCore> core_;
   WorkerId to_ = 0;
   std::uint64_t span_ = 0;
+  std::uint64_t bytes_ = 0;  // of its request
   std::string function_;
   const Signature* signature_ = nullptr;
   std::uint64_t trace_ = 0;
@@ -140,16 +140,19 @@ class AgentCore : public std::enable_shared_from_this<AgentCore> {
 
  private:
   friend class CallEnd;
-  // Of one worker: how many calls to it are under way, and how many wait for room.
+  // Of one worker: how many calls to it are under way, of how many bytes, and how many
+  // wait for room.
   struct Room {
     std::atomic<std::size_t> taken{0};
+    std::atomic<std::uint64_t> bytes{0};
     std::atomic<std::size_t> waiting{0};
   };
   std::uint64_t send(CallPlan plan, std::unique_ptr<CallEnd> end);
+  std::string describe(ObjectId id) const;
   Request pack(CallPlan& plan, CallEnd& end) const;
-  bool try_enter(Room& room) const;
-  void enter(WorkerId to, const Deadline& deadline);
-  void leave(WorkerId to);
+  bool try_enter(Room& room, std::uint64_t bytes) const;
+  void enter(WorkerId to, std::uint64_t bytes, const Deadline& deadline);
+  void leave(WorkerId to, std::uint64_t bytes);
   void expect_open() const;
 
   AgentCoreOptions options_;

@@ -2,13 +2,13 @@
 
 #include <cerrno>
 #include <fcntl.h>
-#include <linux/falloc.h>
 #include <string>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <utility>
 
 #include "trireme/core/error.h"
+#include "trireme/core/file_memory.h"
 
 namespace trireme::rpc {
 namespace {
@@ -111,23 +111,11 @@ ArenaOffer Arena::offer() const {
 }
 
 bool Arena::reserve(std::uint64_t offset, std::uint64_t bytes) const {
-  int result = 0;
-  do
-    result = ::fallocate(
-        file_.get(),
-        FALLOC_FL_KEEP_SIZE,
-        static_cast<off_t>(offset),
-        static_cast<off_t>(bytes));
-  while (result != 0 && errno == EINTR);
-  return result == 0;
+  return take_file_memory(file_.get(), offset, bytes) == bytes;
 }
 
-void Arena::release() const {
-  ::fallocate(
-      file_.get(),
-      FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
-      0,
-      static_cast<off_t>(bytes_));
+void Arena::release(std::uint64_t offset, std::uint64_t bytes) const {
+  release_file_memory(file_.get(), offset, bytes);
 }
 
 }  // namespace trireme::rpc

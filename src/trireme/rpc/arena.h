@@ -43,10 +43,11 @@ class Arena {
   std::span<std::byte> bytes() const { return {data_, bytes_}; }
   /// What the maker tells the other.
   ArenaOffer offer() const;
-  /// Takes memory for a range; false if there is none. Then nothing may touch it.
+  /// Takes memory for a range; false if there is not enough. Then nothing may touch it,
+  /// and release() gives back what it got.
   bool reserve(std::uint64_t offset, std::uint64_t bytes) const;
-  /// Gives the memory of all of it back to the system.
-  void release() const;
+  /// Gives the memory of a range back to the system.
+  void release(std::uint64_t offset, std::uint64_t bytes) const;
 
  private:
   Arena(FileDescriptor file, std::uint64_t bytes);

@@ -21,6 +21,8 @@ class ArenaBlocks {
   /// False for what is not the beginning of a block that was taken.
   bool give_back(std::uint64_t offset);
 
+  /// What lies between the blocks: bytes by offset.
+  const std::map<std::uint64_t, std::uint64_t>& free() const { return free_; }
   std::size_t taken() const { return taken_.size(); }
   std::uint64_t taken_bytes() const { return taken_bytes_; }
 

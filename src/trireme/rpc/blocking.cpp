@@ -1,6 +1,11 @@
 #include "trireme/rpc/blocking.h"
 
 #include <algorithm>
+#include <utility>
+
+#include "trireme/core/error.h"
+#include "trireme/rpc/future_state.h"
+#include "trireme/rpc/word_wait.h"
 
 namespace trireme::rpc {
 namespace {
@@ -11,6 +16,9 @@ BlockingHooks& blocking_hooks() {
   thread_local BlockingHooks hooks;
   return hooks;
 }
+
+// Whether a MustNotWait lives on this thread.
+thread_local bool must_not_wait = false;
 
 bool same_hook(
     const std::weak_ptr<BlockingHook>& one,
@@ -29,7 +37,19 @@ void add_blocking_hook(const std::shared_ptr<BlockingHook>& hook) {
   hooks.push_back(hook);
 }
 
+MustNotWait::MustNotWait() : former_(std::exchange(must_not_wait, true)) {}
+
+MustNotWait::~MustNotWait() {
+  must_not_wait = former_;
+}
+
 Blocking::Blocking() {
+  if (must_not_wait)
+    throw Error(
+        "[rpc] expected a function that does not wait on a thread of the network, got "
+        "one that does; give then() an executor, or do not mark the function quick");
+  wake_late();  // they may be who this thread waits for
+  run_put_off_continuations();
   const BlockingHooks& hooks = blocking_hooks();
   if (hooks.empty())
     return;

@@ -20,6 +20,19 @@ class BlockingHook {
 /// that this thread has already.
 void add_blocking_hook(const std::shared_ptr<BlockingHook>& hook);
 
+/// While one lives, its thread must not wait, since what it would wait for is its own
+/// to do: Blocking throws Error.
+class MustNotWait {
+ public:
+  MustNotWait();
+  ~MustNotWait();
+  MustNotWait(const MustNotWait&) = delete;
+  MustNotWait& operator=(const MustNotWait&) = delete;
+
+ private:
+  bool former_;
+};
+
 /// Stands wherever a thread may wait for what another does. Futures do it themselves;
 /// functions that wait for anything else, and run in a pool, do it too:
 ///

@@ -27,8 +27,8 @@ struct CallContext {
   std::uint64_t trace = 0;
   /// The agent that was called, for as long as it is there; see this_agent().
   std::weak_ptr<void> home{};
-  /// Its threads, as long as it is there.
-  Executor* pool = nullptr;
+  /// Where this call goes on when it has waited, as long as the agent is there.
+  Executor* resumer = nullptr;
   /// In how many other calls it was made: 0 for a call of a user.
   int depth = 0;
   /// Who has come with it; null for nobody.

@@ -71,7 +71,7 @@ void CallEnd::finish(Outcome outcome) {
   const auto time = Time::clock::now() - start_;
   core_->counters(to_).ended(outcome.status, time);
   core_->counters(to_).bytes_in(bytes_of(outcome.payload));
-  core_->leave(to_);
+  core_->leave(to_, bytes_);
   note(outcome.status, time);
   if (outcome.status == Status::Value)
     return take(std::move(outcome.payload), core_->options().limits);
@@ -82,14 +82,15 @@ void CallEnd::finish(Outcome outcome) {
   } catch (const InvalidArgument&) {
     fail(std::current_exception());  // the answer could not be read
   }
+  // Behind whoever waits for it.
+  if (outcome.status == Status::Late)
+    core_->note_late(text());
 }
 
 // For those who look on.
 void CallEnd::note(Status status, Time::duration time) {
   TRIREME_LOG(debug, "rpc") << text() << ": " << in_words(status) << " after "
                             << time_text(time) << ", trace " << std::hex << trace_;
-  if (status == Status::Late)
-    core_->note_late(text());
   if (!core_->trace()->on())
     return;
   const auto ns = [](Time::duration t) {
@@ -142,10 +143,9 @@ std::exception_ptr CallEnd::error_of(const Outcome& outcome) const {
               function_,
               " from worker ",
               worker,
-              ", but it is lost: ",
+              ", got its loss (",
               outcome.why,
-              "; it may have run or not: only calls marked idempotent are sent "
-              "again")));
+              "); it may have run or not: mark calls idempotent that may run twice")));
     case Status::Late:
       return std::make_exception_ptr(TimeoutError(trireme::text(
           "[rpc] expected a result of ",
@@ -162,7 +162,7 @@ std::exception_ptr CallEnd::error_of(const Outcome& outcome) const {
           function_,
           " from worker ",
           worker,
-          ", but the call was cancelled; the worker was told")));
+          ", got its cancellation; look who has cancelled it: the worker was told")));
   }
   return std::make_exception_ptr(
       InternalError("[rpc] a call has ended in no known way"));

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "trireme/core/error.h"
+#include "trireme/rpc/protocol_messages.h"
 
 namespace trireme::rpc {
 
@@ -36,6 +37,13 @@ void append_values(net::ByteWriter& bytes, Values values, Payload& payload) {
 
 Values take_values(
     net::ByteReader& bytes, Payload& payload, const ValueLimits& limits) {
+  if (payload.references.size() > limits.references)
+    throw InvalidArgument(text(
+        "[rpc] expected at most ",
+        limits.references,
+        " references in one call or result, got ",
+        payload.references.size(),
+        "; send them in pieces, or raise ValueLimits::references"));
   Values values;
   values.bytes = bytes.string(bytes.left());
   values.tensors = unpack_tensors(bytes, std::move(payload.parts), limits);
@@ -45,13 +53,6 @@ Values take_values(
 }
 
 }  // namespace
-
-std::uint64_t bytes_of(const Payload& payload) {
-  std::uint64_t bytes = payload.bytes.size();
-  for (const Part& part : payload.parts)
-    bytes += part.bytes.size();
-  return bytes;
-}
 
 void expect_fits(const Payload& payload, std::uint64_t most, const std::string& what) {
   if (const std::uint64_t bytes = bytes_of(payload); bytes > most)
@@ -63,14 +64,15 @@ void expect_fits(const Payload& payload, std::uint64_t most, const std::string& 
         ", got ",
         bytes,
         "; send it in pieces, or raise message_bytes"));
-  if (payload.bytes.size() > kMostBesideTensors)
+  if (const std::size_t bytes = bytes_beside_tensors(payload);
+      bytes > kMostBesideTensors)
     throw InvalidArgument(text(
         "[rpc] expected at most ",
         kMostBesideTensors,
         " bytes beside the tensors of ",
         what,
         ", got ",
-        payload.bytes.size(),
+        bytes,
         "; send long lists as tensors"));
 }
 

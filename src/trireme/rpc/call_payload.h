@@ -30,8 +30,6 @@ struct Fault {
   std::string text;
 };
 
-/// All that it takes on its way, nearly.
-std::uint64_t bytes_of(const Payload& payload);
 /// InvalidArgument for more than `most` in all, or more than a message has room for
 /// beside its tensors. `what` it is, for the error: "a call of add".
 void expect_fits(const Payload& payload, std::uint64_t most, const std::string& what);

@@ -47,10 +47,13 @@ class CallTrace {
   std::size_t next_ = 0;
 };
 
-/// Calls as a Chrome trace for Perfetto: a process a worker with a track for what it
-/// has called and one for what it has run, and an arrow from the one to the other.
-/// Traces of several workers can be laid together, and beside those of pipelines and
-/// data parallelism, whose processes are ranks, too.
+/// Calls as a Chrome trace for Perfetto: a process a worker with tracks for what it has
+/// called and for what it has run, as many as there were calls at once, and an arrow
+/// from the one to the other. The arrows show when the traceEvents of both workers
+/// stand in one file, perhaps with those of pipelines and data parallelism, whose
+/// processes are ranks, too:
+///
+///     jq -s '{traceEvents: map(.traceEvents) | add}' trace-*.json > all.json
 std::string to_chrome_trace(
     const std::vector<CallSpan>& spans,
     const std::vector<WorkerInfo>& workers,

@@ -8,6 +8,7 @@
 
 #include "trireme/core/log.h"
 #include "trireme/rpc/cancelled.h"
+#include "trireme/rpc/word_wait.h"
 
 namespace trireme::rpc {
 namespace {
@@ -165,10 +166,12 @@ void CancelRegistration::reset() noexcept {
   if (!entry)
     return;
   std::unique_lock lock(state->mutex);
-  if (CancelToken::State::inside(*entry))
+  if (CancelToken::State::inside(*entry)) {
     CancelToken::State::take_out(*entry);
-  else if (state->runner != std::this_thread::get_id())
+  } else if (state->runner != std::this_thread::get_id()) {
+    wake_late();  // the callback may wait for one of them
     state->called.wait(lock, [&] { return state->running != entry.get(); });
+  }
   lock.unlock();
 }
 

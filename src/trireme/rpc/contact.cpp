@@ -48,6 +48,8 @@ Contact::Begun Contact::begin(const net::Peer& peer, bool dialled) {
     dialling_ = false;
   if (gone_)
     return {.refused = true};
+  if (const Session* const known = find(peer))
+    return {.lender = known->lender};
   Session session{.peer = peer, .since = Clock::now()};
   if (arena_bytes_ > 0) {
     session.lender = std::make_shared<Lender>(arena_bytes_);
@@ -71,7 +73,7 @@ Contact::Ended Contact::end(const net::Peer& peer) {
   const std::lock_guard lock(mutex_);
   const Session* const session = find(peer);
   if (session == nullptr)
-    return {};
+    return {.last = sessions_.empty()};
   const auto found = sessions_.begin() + (session - sessions_.data());
   if (Clock::now() - found->since >= kLasting)
     failures_ = 0;
@@ -115,10 +117,8 @@ bool Contact::wants_dial() {
 
 bool Contact::set_gone() {
   std::vector<Packet> dropped;
-  std::vector<net::Allowance> released;
   const std::lock_guard lock(mutex_);
   dropped.swap(waiting_);
-  released.swap(allowances_);
   waiting_bytes_ = 0;
   return !std::exchange(gone_, true);
 }
@@ -148,18 +148,9 @@ std::shared_ptr<Borrower> Contact::borrower(const net::Peer& peer) const {
   return session == nullptr ? nullptr : session->borrower;
 }
 
-void Contact::hold_back(bool held) {
-  std::vector<net::Allowance> released;  // without the lock
+bool Contact::knows(const net::Peer& peer) const {
   const std::lock_guard lock(mutex_);
-  held_back_ = held;
-  if (!held)
-    released.swap(allowances_);
-}
-
-void Contact::received(net::Allowance allowance) {
-  const std::lock_guard lock(mutex_);
-  if (held_back_)
-    allowances_.push_back(std::move(allowance));
+  return find(peer) != nullptr;
 }
 
 std::vector<net::Peer> Contact::sessions() const {

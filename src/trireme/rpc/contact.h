@@ -48,7 +48,8 @@ class Contact {
   };
   Way way_for(Packet& packet);
 
-  /// What to do when a session has begun, on whichever side.
+  /// What to do when a session has begun, on whichever side. Who is dialled may speak
+  /// before the dialling is over: of one that is known already nothing is new.
   struct Begun {
     /// The worker is gone; the session is not wanted.
     bool refused = false;
@@ -84,10 +85,7 @@ class Contact {
   /// Those of a session; null if there are none.
   std::shared_ptr<Lender> lender(const net::Peer& peer) const;
   std::shared_ptr<Borrower> borrower(const net::Peer& peer) const;
-
-  /// While it is held back, what it has sent counts against what it may send.
-  void hold_back(bool held);
-  void received(net::Allowance allowance);
+  bool knows(const net::Peer& peer) const;
 
   std::vector<net::Peer> sessions() const;
   /// Whether nothing waits, and all is acknowledged.
@@ -111,8 +109,6 @@ class Contact {
   std::vector<Session> sessions_;  // the first is the one to send over
   std::vector<Packet> waiting_;
   std::size_t waiting_bytes_ = 0;
-  bool held_back_ = false;
-  std::vector<net::Allowance> allowances_;
   bool dropped_ = false;
   bool dialling_ = false;  // somebody does, or will after a pause
   bool gone_ = false;

@@ -27,20 +27,6 @@ constexpr std::size_t kFlowing = 8;
 // How long its thread is away after something has gathered: it need not be woken then.
 constexpr std::chrono::microseconds kAfterGathering{100};
 
-// Threads that bring packets, or look at the time.
-thread_local bool brings_packets = false;
-
-class BringsPackets {
- public:
-  BringsPackets() : former_(std::exchange(brings_packets, true)) {}
-  ~BringsPackets() { brings_packets = former_; }
-  BringsPackets(const BringsPackets&) = delete;
-  BringsPackets& operator=(const BringsPackets&) = delete;
-
- private:
-  bool former_;
-};
-
 // A thread has done what is to be done.
 class Performed {
  public:
@@ -114,6 +100,8 @@ void Engine::perform(Effects wanted) {
   Effects effects = std::move(wanted);
   for (auto& [to, packet] : effects.packets)
     send(to, std::move(packet));
+  for (const WorkerId worker : effects.cut_off)
+    transport_->give_up(worker);
   if (!effects.finished.empty()) {
     const LateWakes late;
     for (auto& [completion, outcome] : effects.finished)
@@ -179,33 +167,28 @@ void Engine::flush() {
 }
 
 void Engine::block() {
-  if (brings_packets)
-    throw Error(
-        "[rpc] expected a function that does not wait on a thread of the network, got "
-        "one "
-        "that does; give then() an executor, or do not mark the function quick");
   if (gathers_.load())
     flush();
 }
 
 void Engine::received(WorkerId from, Packet packet) {
-  const BringsPackets brings;
+  const MustNotWait must_not;
   change(
       Leave::Along, [&](Time now) { protocol_.receive(from, std::move(packet), now); });
 }
 
 void Engine::lost(WorkerId worker, const std::string&) {
-  const BringsPackets brings;
+  const MustNotWait must_not;
   change(Leave::Now, [&](Time now) { protocol_.lost(worker, now); });
 }
 
 void Engine::gone(WorkerId worker, const std::string& why) {
-  const BringsPackets brings;
+  const MustNotWait must_not;
   change(Leave::Now, [&](Time now) { protocol_.gone(worker, why, now); });
 }
 
 void Engine::run() {
-  const BringsPackets brings;
+  const MustNotWait must_not;
   ::prctl(PR_SET_TIMERSLACK, 1000UL, 0UL, 0UL, 0UL);  // it sleeps for microseconds
   while (!ends_.load()) {
     // What is wanted from here on counts when it sleeps.
@@ -298,6 +281,7 @@ void Engine::stop(const std::string& why) {
     ++performing_;
   }
   effects.packets.clear();
+  effects.cut_off.clear();
   effects.calls.clear();
   perform(std::move(effects));
 }
@@ -334,6 +318,11 @@ std::vector<std::string> Engine::outstanding() const {
 std::vector<Tie> Engine::left() const {
   const std::lock_guard lock(mutex_);
   return protocol_.references().left();
+}
+
+std::shared_ptr<void> Engine::cargo(ObjectId id) const {
+  const std::lock_guard lock(mutex_);
+  return protocol_.references().cargo(id);
 }
 
 }  // namespace trireme::rpc

@@ -71,8 +71,7 @@ class Engine : public PacketReceiver, public BlockingHook {
   void lost(WorkerId worker, const std::string& why) override;
   void gone(WorkerId worker, const std::string& why) override;
 
-  // A thread that has called is about to wait. Error on a thread that brings packets:
-  // it would wait for itself.
+  // A thread that has called is about to wait: for what has gathered, perhaps.
   void block() override;
 
   /// Calls that wait for an answer, incoming ones that have none yet, messages that
@@ -95,6 +94,8 @@ class Engine : public PacketReceiver, public BlockingHook {
   std::vector<std::string> outstanding() const;
   /// References that still lead from worker to worker.
   std::vector<Tie> left() const;
+  /// A value of this worker; null if it is not there.
+  std::shared_ptr<void> cargo(ObjectId id) const;
   const std::shared_ptr<Releases>& releases() const { return releases_; }
 
  private:

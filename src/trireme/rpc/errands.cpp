@@ -14,7 +14,7 @@ void Errands::at(Clock::time_point time, std::function<void()> errand) {
   waiting_.emplace(time, std::move(errand));
   if (idle_ < waiting_.size() && threads_.size() < most_threads_)
     threads_.emplace_back([this] { run(); });
-  changed_.notify_one();
+  changed_.notify_all();  // one that waits for a later errand may be busy by then
 }
 
 // The time by value: meanwhile the errand that it belongs to may go.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <utility>
 
 #include "trireme/comm/flight_recorder.h"
 #include "trireme/core/durable_file.h"
@@ -22,14 +23,27 @@ bool FlightNotes::due() {
   const auto now = std::chrono::steady_clock::now();
   if (last_.time_since_epoch().count() != 0 && now - last_ < std::chrono::seconds(1))
     return false;
+  if (writing_.load() > 0)
+    return false;  // the disk is slower than that
   last_ = now;
   return true;
 }
 
 void FlightNotes::write(
+    std::string why, std::vector<std::string> waiting, std::size_t running) {
+  ++writing_;
+  writer_.at(
+      Errands::Clock::now(),
+      [this, why = std::move(why), waiting = std::move(waiting), running] {
+        put_down(why, waiting, running);
+        --writing_;
+      });
+}
+
+void FlightNotes::put_down(
     const std::string& why,
     const std::vector<std::string>& waiting,
-    std::size_t running) {
+    std::size_t running) const {
   const auto note = [&](std::size_t most) {
     std::string lines = text(
         "worker ",

@@ -6,6 +6,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "trireme/rpc/call_context.h"
 #include "trireme/rpc/served_function.h"
 
 namespace trireme::rpc {
@@ -91,9 +92,11 @@ inline constexpr bool kIsFuture = false;
 template <class T>
 inline constexpr bool kIsFuture<Future<T>> = true;
 
-/// Calls, and answers with what comes of it.
+/// Calls, and answers with what comes of it. `object` is what the call may need until
+/// then.
 template <class Call>
-void answer_with(Call&& call, bool keep, Answer answer) {
+void answer_with(
+    Call&& call, bool keep, Answer answer, std::shared_ptr<void> object = nullptr) {
   using R = std::remove_cvref_t<std::invoke_result_t<Call&>>;
   if constexpr (kIsFuture<R>) {
     R future = [&]() -> R {
@@ -105,9 +108,11 @@ void answer_with(Call&& call, bool keep, Answer answer) {
         return failed_future<typename R::Type>(std::current_exception());
       }
     }();
-    std::move(future).handle([answer = std::move(answer), keep](R done) mutable {
-      answer_with([&done] { return std::move(done).get(); }, keep, std::move(answer));
-    });
+    std::move(future).handle(
+        [answer = std::move(answer), keep, object = std::move(object)](R done) mutable {
+          answer_with(
+              [&done] { return std::move(done).get(); }, keep, std::move(answer));
+        });
   } else {
     Returned result;
     try {
@@ -148,6 +153,13 @@ struct FunctionBody<R(Args...)> {
   }
 };
 
+/// Types whose objects say themselves who may call their methods: expect_caller()
+/// throws for all others.
+template <class T>
+concept ChoosesCallers = requires(const T& object, const WorkerInfo& caller) {
+  object.expect_caller(caller);
+};
+
 /// A method of T, called on the value behind its first argument, as soon as that is
 /// there.
 template <class T, class R, class... Args>
@@ -156,6 +168,8 @@ struct MethodBody {
   template <class Member>
   static R invoke(Member member, const KeptValue& kept, All& all) {
     const std::shared_ptr<T> object = value_as<T>(kept);
+    if constexpr (ChoosesCallers<T>)
+      object->expect_caller(*this_call()->caller);
     return std::apply(
         [&](Reference&, auto&... args) -> R {
           return std::invoke(member, *object, std::move(args)...);
@@ -173,23 +187,23 @@ struct MethodBody {
       } catch (...) {
         return answer.fail(std::current_exception());
       }
-      const bool waits = !place->future().ready();
       // The answer goes last: until then the call counts as running.
-      place->future().handle(
-          [answer = std::move(answer), member, keep, waits, all = std::move(all)](
-              Future<KeptValue> made) mutable {
-            auto run = [answer = std::move(answer),
-                        member,
-                        keep,
-                        all = std::move(all),
-                        made = std::move(made)]() mutable {
-              answer_with(
-                  [&]() -> R { return invoke(member, made.get(), all); },
-                  keep,
-                  std::move(answer));
-            };
-            waits ? resume_call(std::move(run)) : run();
-          });
+      auto run = [answer = std::move(answer), member, keep, all = std::move(all)](
+                     Future<KeptValue> made) mutable {
+        answer_with(
+            [&]() -> R { return invoke(member, made.get(), all); },
+            keep,
+            std::move(answer),
+            made.failed() ? nullptr : made.get().value);
+      };
+      // Not in a continuation: those of what it calls would wait for its end.
+      if (place->future().ready())
+        return run(place->future());
+      place->future().handle([run = std::move(run)](Future<KeptValue> made) mutable {
+        resume_call([run = std::move(run), made = std::move(made)]() mutable {
+          run(std::move(made));
+        });
+      });
     };
   }
 };

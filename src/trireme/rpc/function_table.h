@@ -17,7 +17,7 @@ namespace trireme::rpc {
 /// A function's name with its type, for callers, who are then checked by the compiler:
 ///
 ///     inline const rpc::Function<at::Tensor(at::Tensor, at::Tensor)> add{"add"};
-///     at::Tensor sum = agent.call("server", add, a, b);
+///     at::Tensor sum = agent.to("server").call(add, a, b);
 template <class Type>
 struct Function {
   std::string name;

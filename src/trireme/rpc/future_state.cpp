@@ -67,6 +67,10 @@ void run_continuations(Continuation* first) {
   queue.running = false;
 }
 
+void run_put_off_continuations() {
+  continuation_queue().drain();
+}
+
 // Full or Empty, as whoever has changed the slot to Empty owns the hook. False if
 // Taken.
 bool CancelSlot::own_again() {
@@ -124,8 +128,7 @@ void FutureState::publish() {
 bool FutureState::wait(const Deadline* deadline) {
   if (ready())
     return true;
-  // What this thread puts off may be what it waits for.
-  continuation_queue().drain();
+  run_put_off_continuations();
   if (ready())
     return true;
   Blocking blocking;

@@ -31,6 +31,10 @@ class Continuation {
 /// that chains of any length need no stack.
 void run_continuations(Continuation* first);
 
+/// Runs what run_continuations() has put off on this thread: before the thread waits,
+/// since that may be what it waits for.
+void run_put_off_continuations();
+
 class FutureState;
 struct ReleaseState {
   void operator()(FutureState* state) const noexcept;

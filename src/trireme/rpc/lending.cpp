@@ -20,7 +20,7 @@ constexpr std::size_t kMostReturns = 4096;  // in one message
 
 std::optional<std::uint64_t> Lender::lend(const Part& part) {
   const State state = state_;
-  if (state == State::Offered || state == State::Declined)
+  if (state == State::Offered || state == State::Declined || part.bytes.empty())
     return std::nullopt;
   const auto offset = take(part.bytes.size());
   if (offset)
@@ -50,6 +50,7 @@ std::optional<std::uint64_t> Lender::take(std::uint64_t bytes) {
   if (end > reserved_) {
     if (!arena_->reserve(reserved_, end - reserved_)) {
       blocks_.give_back(*offset);
+      release_free();
       return std::nullopt;
     }
     reserved_ = end;
@@ -91,14 +92,20 @@ bool Lender::returned(const std::vector<std::uint64_t>& offsets) {
 
 bool Lender::trim() {
   const std::lock_guard lock(mutex_);
-  const bool used = blocks_.taken() > 0 || uses_ != uses_before_;
+  const bool used = uses_ != uses_before_;
   uses_before_ = uses_;
-  if (!used && reserved_ > 0) {
-    arena_->release();
-    reserved_ = 0;
-  }
+  if (!used && arena_)
+    release_free();
   trim_armed_ = used;
   return used;
+}
+
+// What somebody keeps stays, and holds nothing else.
+void Lender::release_free() {
+  for (const auto& [offset, bytes] : blocks_.free())
+    arena_->release(offset, bytes);
+  if (!blocks_.free().empty())
+    reserved_ = std::min(reserved_, blocks_.free().begin()->first);
 }
 
 std::uint64_t Lender::lent_bytes() const {
@@ -137,7 +144,8 @@ bool Borrower::accept(const ArenaOffer& offer, const ProcessPlace& maker) {
 Part Borrower::borrow(std::uint64_t offset, std::uint64_t bytes) {
   const std::lock_guard lock(mutex_);
   const std::uint64_t size = arena_ ? arena_->bytes().size() : 0;
-  if (offset > size || bytes > size - offset || offset % ArenaBlocks::kBlock != 0)
+  if (bytes == 0 || offset > size || bytes > size - offset ||
+      offset % ArenaBlocks::kBlock != 0)
     throw InvalidArgument(text(
         "[rpc] expected a part that lies in ",
         size,

@@ -42,6 +42,7 @@ class Lender {
  private:
   enum class State { New, Offered, Accepted, Declined };
   std::optional<std::uint64_t> take(std::uint64_t bytes);
+  void release_free();
 
   const std::uint64_t bytes_;
   mutable std::mutex mutex_;

@@ -48,11 +48,13 @@ class PacketCursor {
     message.kind = bytes_.u8();
     const std::uint32_t parts = bytes_.u32();
     message.body = bytes_.string(kLargestBody);
+#ifndef TRIREME_PLANTED_BUG  // the fuzzer must find its absence
     if (parts > packet_.parts.size() - part_)
       throw InvalidArgument(text(
           "[rpc] expected a packet whose messages have ",
           packet_.parts.size(),
           " parts in all, got more; do not speak to workers with other programs"));
+#endif
     const auto begin = packet_.parts.begin() + static_cast<std::ptrdiff_t>(part_);
     message.parts.assign(
         std::make_move_iterator(begin), std::make_move_iterator(begin + parts));
@@ -69,11 +71,14 @@ class PacketCursor {
 Link::Link(const LinkOptions& options, std::uint64_t name)
     : options_(options), mine_(name), patience_(options.resend) {}
 
-void Link::post(Message message, Time now) {
-  if (!watching_) {
-    watching_ = true;
+// The lease begins now, however long nobody has ticked.
+void Link::watch(Time now) {
+  if (!std::exchange(watching_, true))
     heard_ = ticked_ = now;
-  }
+}
+
+void Link::post(Message message, Time now) {
+  watch(now);
   kept_.push_back(std::move(message));
   ++posted_;
 }
@@ -96,7 +101,8 @@ Link::Arrivals Link::receive(Packet packet, Time now) {
     answer_ = true;  // it does not know my name, or an old one
     return arrivals;
   }
-  open_ = watching_ = true;
+  watch(now);
+  open_ = true;
   heard_ = now;
   answer_ = answer_ || head.asks;
   acknowledge(head.got, now);
@@ -200,14 +206,14 @@ std::vector<Packet> Link::flush(Time now) {
 void Link::resend(Time now) {
   sent_ = 0;
   sent_since_ = now;
-  said_ = Time{};  // a greeting may be lost, too
+  said_ = asked_ = Time{};  // a greeting or a question may be lost, too
 }
 
 bool Link::tick(bool shared, Time now) {
   // Time during which nobody ticked says nothing of the other: this process stood
   // still.
   if (now - ticked_ > options_.lease / 2)
-    heard_ += now - ticked_;
+    heard_ = std::min(now, heard_ + (now - ticked_));
   ticked_ = now;
   watching_ = shared || !kept_.empty();
   if (!watching_) {

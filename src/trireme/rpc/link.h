@@ -83,6 +83,7 @@ class Link {
 
  private:
   bool unsent() const;
+  void watch(Time now);
   void forget();
   void acknowledge(std::uint64_t number, Time now);
   void take_messages(class PacketCursor& cursor, Arrivals& arrivals);

@@ -35,26 +35,34 @@ using StateDict = std::map<std::string, at::Tensor>;
 /// the module waits for them, and they for it.
 class ModuleHost {
  public:
-  ModuleHost(std::shared_ptr<torch::nn::Module> module, const std::string& device);
+  /// `roles` are those of the workers that may use it; all if there are none.
+  ModuleHost(
+      std::shared_ptr<torch::nn::Module> module,
+      const std::string& device,
+      std::vector<std::string> roles = {});
   virtual ~ModuleHost() = default;
   ModuleHost(const ModuleHost&) = delete;
   ModuleHost& operator=(const ModuleHost&) = delete;
 
+  /// Throws InvalidArgument if the worker's role is not among those that may use it.
+  void expect_caller(const WorkerInfo& caller) const;
+
   /// The module itself, for its own worker.
   torch::nn::Module& module() { return *module_; }
   /// Hold it while the module is used (shared) or changed.
-  std::shared_mutex& mutex() { return mutex_; }
+  std::shared_mutex& mutex() { return *mutex_; }
   c10::Device device() const { return device_; }
 
   /// The parameters, as references to the tensors themselves: what changes them changes
-  /// the module.
+  /// the module, and does so under its mutex. to_here() gives them whole.
   std::vector<RemoteParameter> parameters(bool recurse);
   void train(bool on);
   bool is_training();
   /// Copies of all parameters and buffers.
   StateDict state_dict();
-  /// Puts values into parameters and buffers. InvalidArgument for a wrong shape, and
-  /// where `strict`, for names that are missing or too many; then nothing has changed.
+  /// Puts values into parameters and buffers. InvalidArgument for what does not fit,
+  /// and where `strict`, for names that are missing or too many; then nothing has
+  /// changed.
   void load_state_dict(const StateDict& state, bool strict);
   void to(const std::string& device);
 
@@ -73,7 +81,10 @@ class ModuleHost {
   std::map<std::string, at::Tensor> tensors();
 
   std::shared_ptr<torch::nn::Module> module_;
-  std::shared_mutex mutex_;
+  std::vector<std::string> roles_;
+  // Shared with the references to parameters, which may outlive the module.
+  const std::shared_ptr<std::shared_mutex> mutex_ =
+      std::make_shared<std::shared_mutex>();
   c10::Device device_;
   std::int64_t next_hook_ = 1;
   std::map<std::int64_t, std::string> hooks_;

@@ -62,6 +62,7 @@ NodeTransportCore::NodeTransportCore(NodeTransportOptions options)
       .security = options_.security
                       ? *options_.security
                       : net::Security::from_environment(Environment::of_process()),
+      .limits = {.body_bytes = largest_message(options_.me)},
       .heartbeat = options_.heartbeat,
       .reconnect = options_.reconnect,
       .linger = kGoodbye};
@@ -194,8 +195,8 @@ void NodeTransport::send(WorkerId to, Packet packet) {
   core_->send(to, std::move(packet));
 }
 
-void NodeTransport::hold_back(WorkerId worker, bool held) {
-  core_->hold_back(worker, held);
+void NodeTransport::give_up(WorkerId worker) {
+  core_->give_up(worker);
 }
 
 void NodeTransport::close(Deadline deadline) {

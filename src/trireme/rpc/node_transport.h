@@ -93,10 +93,7 @@ class NodeTransport final : public Transport {
   /// gone goes nowhere.
   void send(WorkerId to, Packet packet) override;
 
-  /// While a worker is held back, it can send no more than a few megabytes beyond what
-  /// has come: for a receiver that has more to do than it can. Packets wait at the
-  /// sender, and are not lost.
-  void hold_back(WorkerId worker, bool held);
+  void give_up(WorkerId worker) override;
 
   /// Sends what is queued, as far as the deadline allows, and says goodbye. When it
   /// returns the receiver is not called any more.

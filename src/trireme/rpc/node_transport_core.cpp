@@ -25,11 +25,13 @@ net::OutMessage word(WireKind kind, std::string header) {
           .type = static_cast<std::uint16_t>(kind), .header = std::move(header)}};
 }
 
+// What goes with the largest call in one message: its heads, and small ones beside it.
+constexpr std::uint64_t kBesideCall = std::uint64_t{2} << 20;
+
 // What no message can carry must be refused where somebody hears of it.
-void check_size(const Packet& packet) {
-  constexpr std::size_t kMost = net::Limits().body_bytes;
-  constexpr std::size_t kPartCost = 2 * kPartAlignment;  // its entry and its padding
-  std::size_t room = kMost;
+void check_size(const Packet& packet, const WorkerInfo& receiver) {
+  const std::uint64_t most = largest_message(receiver);
+  std::uint64_t room = most;
   bool fits = packet.head.size() <= room;
   room -= fits ? packet.head.size() : 0;
   for (const Part& part : packet.parts) {
@@ -41,11 +43,18 @@ void check_size(const Packet& packet) {
   if (!fits)
     throw InvalidArgument(text(
         "[rpc] expected a packet of at most ",
-        kMost,
-        " bytes, got a larger one; send it in several calls"));
+        most,
+        " bytes for ",
+        receiver.name,
+        ", got a larger one; send it in several calls"));
 }
 
 }  // namespace
+
+std::size_t largest_message(const WorkerInfo& receiver) {
+  constexpr std::uint64_t kMost = net::Limits().body_bytes;
+  return std::min(kMost, std::min(kMost, receiver.message_bytes) + kBesideCall);
+}
 
 bool NodeTransportCore::keep_for_start(const std::function<void()>& event) {
   if (started_)
@@ -79,7 +88,7 @@ Contact& NodeTransportCore::other(WorkerId worker) const {
 
 void NodeTransportCore::send(WorkerId to, Packet packet) {
   Contact& contact = other(to);
-  check_size(packet);
+  check_size(packet, contact.member().info);
   const Contact::Way way = contact.way_for(packet);
   if (way.dropped)
     ++dropped_;
@@ -87,6 +96,13 @@ void NodeTransportCore::send(WorkerId to, Packet packet) {
     dial_soon(contact, milliseconds(0));
   if (way.peer)
     post(contact, way.peer, way.lender, std::move(packet));
+}
+
+// Not here: the receiver may be what calls, and it is told, too.
+void NodeTransportCore::give_up(WorkerId worker) {
+  errands_.at(Errands::Clock::now(), [this, &contact = other(worker)] {
+    tell_gone(contact, "this worker has given it up");
+  });
 }
 
 void NodeTransportCore::post(
@@ -188,7 +204,7 @@ void NodeTransportCore::take(
 
 void NodeTransportCore::take_packet(
     Contact& contact, const net::Peer& peer, net::InMessage message) {
-  net::Allowance allowance = std::move(message.allowance);
+  const net::Allowance allowance = std::move(message.allowance);
   Packet packet =
       to_packet(std::move(message), [&](std::uint64_t offset, std::uint64_t bytes) {
         const auto borrower = contact.borrower(peer);
@@ -207,11 +223,13 @@ void NodeTransportCore::take_packet(
     if (receiver_ != nullptr && !contact.is_gone())
       receiver_->received(contact.id(), std::move(packet));
   }
-  contact.received(std::move(allowance));
 }
 
 void NodeTransportCore::take_offer(
     Contact& contact, const net::Peer& peer, const ArenaOffer& offer) {
+  // Who was dialled may be faster than the thread that has dialled.
+  if (!contact.knows(peer))
+    add_session(contact, peer, true);
   const auto borrower = contact.borrower(peer);
   const bool accepted = borrower && borrower->accept(offer, contact.member().place);
   peer.send(word(WireKind::Answer, encode_answer(accepted)));

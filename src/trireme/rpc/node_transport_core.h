@@ -19,6 +19,9 @@
 
 namespace trireme::rpc {
 
+/// How large the body of a message for that worker may be.
+std::size_t largest_message(const WorkerInfo& receiver);
+
 /// All of a NodeTransport; see there. Errands and the node's I/O thread call it too.
 class NodeTransportCore : public net::Receiver {
  public:
@@ -27,7 +30,7 @@ class NodeTransportCore : public net::Receiver {
   Member member() const;
   void start(const std::vector<Member>& members, PacketReceiver& receiver);
   void send(WorkerId to, Packet packet);
-  void hold_back(WorkerId worker, bool held) { other(worker).hold_back(held); }
+  void give_up(WorkerId worker);
   void close(Deadline deadline);
   NodeTransportStats stats() const;
   bool has_ended_here(WorkerId worker) const { return has_ended_here(other(worker)); }

@@ -1,7 +1,9 @@
 #include "trireme/rpc/packet_message.h"
 
 #include <array>
+#include <cstring>
 #include <limits>
+#include <new>
 #include <span>
 #include <string>
 #include <string_view>
@@ -19,6 +21,9 @@ constexpr std::size_t kPacketHeader = 8 + 4;
 // An entry: whether the part lies elsewhere, its length, and where.
 constexpr std::size_t kPartEntry = 1 + 8 + 8;
 constexpr std::array<std::byte, kPartAlignment> kPadding{};
+// Who keeps a part of at most so many bytes keeps no message of more than that.
+constexpr std::size_t kSmallPart = 4 << 10;
+constexpr std::size_t kLargeMessage = 16 << 10;
 
 constexpr std::size_t padding_behind(std::uint64_t bytes) {
   return static_cast<std::size_t>(-bytes % kPartAlignment);
@@ -44,6 +49,16 @@ void add_span(net::OutMessage& message, const void* data, std::size_t bytes) {
       "; run the same release of Trireme on all workers"));
 }
 
+// The same in memory of its own.
+Part copy_part(std::span<const std::byte> bytes) {
+  constexpr std::align_val_t alignment{kPartAlignment};
+  const std::shared_ptr<std::byte> copy(
+      static_cast<std::byte*>(::operator new(bytes.size(), alignment)),
+      [](std::byte* memory) { ::operator delete(memory, alignment); });
+  std::memcpy(copy.get(), bytes.data(), bytes.size());
+  return {{copy.get(), bytes.size()}, copy};
+}
+
 // Hands out the parts of a body one after the other.
 class BodyParts {
  public:
@@ -56,11 +71,13 @@ class BodyParts {
       refuse_packet("parts that lie in it", bytes);
     const auto part = body_.subspan(at_, static_cast<std::size_t>(bytes));
     at_ += part.size();
+    if (part.size() <= kSmallPart && body_.size() > kLargeMessage)
+      return copy_part(part);
     return {part, keep_};
   }
   void expect_end() {
     if (at_ != body_.size())
-      refuse_packet("nothing behind its parts", body_.size() - at_);
+      refuse_packet("nothing after its parts", body_.size() - at_);
   }
 
  private:
@@ -133,7 +150,7 @@ Packet to_packet(net::InMessage message, const FindPart& find) {
   const std::size_t front = static_cast<std::size_t>(head) + parts * kPartEntry;
   if (parts == 0) {
     if (front != body.size())
-      refuse_packet("nothing behind its head", body.size() - front);
+      refuse_packet("nothing after its head", body.size() - front);
     return packet;
   }
   net::ByteReader entries(

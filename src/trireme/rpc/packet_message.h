@@ -23,6 +23,9 @@ enum class WireKind : std::uint16_t {
 /// Parts begin at multiples of this in the message's body, which begins at one.
 inline constexpr std::size_t kPartAlignment = 64;
 
+/// What a part takes at most beside itself: its entry, and what aligns it.
+inline constexpr std::size_t kPartCost = 2 * kPartAlignment;
+
 /// Puts a part elsewhere and says where, if it can; else the part goes in the message.
 using PlacePart = std::function<std::optional<std::uint64_t>(const Part& part)>;
 /// Gives the part that lies there; InvalidArgument where none can be.
@@ -34,8 +37,9 @@ using FindPart = std::function<Part(std::uint64_t offset, std::uint64_t bytes)>;
 ///     peer.send(to_message(std::move(packet)));
 net::OutMessage to_message(Packet packet, const PlacePart& place = nullptr);
 
-/// The packet of a message. Its parts hold the message's buffer, not its allowance: who
-/// keeps a tensor for long must not hold up what comes behind it. InvalidArgument for
+/// The packet of a message. Its parts hold the message's buffer, but for small ones of
+/// large messages, which are copied; and not its allowance: who keeps a tensor for long
+/// must not hold up what comes behind it. InvalidArgument for
 /// anything that to_message() does not give; parts that lie elsewhere are refused
 /// without `find`.
 Packet to_packet(net::InMessage message, const FindPart& find = nullptr);

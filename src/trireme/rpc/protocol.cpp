@@ -16,6 +16,8 @@ namespace {
 // worker.
 constexpr std::size_t kEarlyCancels = 1024;
 
+constexpr const char* kNotWanted = "its caller does not wait any more";
+
 }  // namespace
 
 // A call that this worker waits for.
@@ -32,8 +34,13 @@ struct Protocol::Pending {
 struct Protocol::Peer {
   explicit Peer(const LinkOptions& options, std::uint64_t name) : link(options, name) {}
   Link link;
-  std::size_t calls = 0;                                             // mine to it
-  std::unordered_map<std::uint64_t, std::shared_ptr<void>> running;  // its to me
+  std::size_t calls = 0;  // mine to it
+  struct Running {
+    std::shared_ptr<void> token;
+    std::uint64_t bytes = 0;
+  };
+  std::unordered_map<std::uint64_t, Running> running;  // its to me
+  std::uint64_t running_bytes = 0;
   std::set<std::uint64_t> cancelled;  // by it, perhaps before they came
   std::optional<std::string> gone;
   bool touched = false;
@@ -45,7 +52,7 @@ struct Protocol::Draft {
   std::uint64_t round = 0;
   MessageKind kind = MessageKind::Request;
   std::uint64_t call = 0;
-  std::string head;
+  std::string head;  // of a response; a request's says how much time is left
   Payload payload;
 };
 
@@ -57,6 +64,7 @@ Protocol::Protocol(
     std::shared_ptr<Releases> releases)
     : options_(std::move(options)),
       me_(me),
+      first_call_(first),
       next_call_(first),
       references_(me, first, std::move(releases)) {
   for (int worker = 0; worker < world_size; ++worker)
@@ -113,7 +121,7 @@ void Protocol::take_own_request(std::uint64_t call) {
       .deadline = pending.deadline,
       .token = options_.make_token(),
       .creates = std::move(pending.request.creates)};
-  peer(me_).running.emplace(call, incoming.token);
+  peer(me_).running.emplace(call, Peer::Running{.token = incoming.token});
   effects_.calls.push_back(std::move(incoming));
 }
 
@@ -124,10 +132,6 @@ void Protocol::send_request(std::uint64_t call, Time now) {
       .round = peer(pending.to).link.round(),
       .kind = MessageKind::Request,
       .call = call};
-  draft.head = write_request_head(
-      {.call = call,
-       .timeout = time_left(pending.deadline, now),
-       .creates = pending.creates});
   if (pending.retries > 0)
     draft.payload = pending.request.payload;
   else
@@ -148,8 +152,13 @@ void Protocol::post(Draft draft, Time now) {
       waiting_[reference->id()].push_back(std::move(draft));
       return;
     }
-  if (pending != pending_.end())
+  if (pending != pending_.end()) {
     pending->second->posted = true;
+    draft.head = write_request_head(
+        {.call = draft.call,
+         .timeout = time_left(pending->second->deadline, now),
+         .creates = pending->second->creates});
+  }
   Message message{
       .kind = static_cast<std::uint8_t>(draft.kind),
       .body = std::move(draft.head),
@@ -210,10 +219,19 @@ void Protocol::cancel(std::uint64_t call, Time now) {
   finish_early(call, Status::Cancelled, now);
 }
 
+bool Protocol::stop_running(Peer& caller, std::uint64_t call) {
+  const auto found = caller.running.find(call);
+  if (found == caller.running.end())
+    return false;
+  caller.running_bytes -= found->second.bytes;
+  caller.running.erase(found);
+  return true;
+}
+
 void Protocol::respond(
     const Incoming& incoming, Status status, Payload payload, Time now) {
   Peer& caller = peer(incoming.from);
-  if (caller.link.round() != incoming.round || caller.running.erase(incoming.call) == 0)
+  if (caller.link.round() != incoming.round || !stop_running(caller, incoming.call))
     return;  // nobody waits any more
   if (incoming.from == me_)
     return finish(
@@ -243,8 +261,16 @@ void Protocol::receive(WorkerId from, Packet packet, Time now) {
   } catch (const InvalidArgument& error) {
     TRIREME_LOG(error, "rpc") << "worker " << from
                               << " sent what no worker would: " << error.what();
-    gone(from, text("it sent what no worker would: ", error.what()), now);
+    cut_off(from, text("it sent what no worker would: ", error.what()), now);
   }
+}
+
+// A worker that is there hears that all is void, before nobody listens to it any more.
+void Protocol::cut_off(WorkerId worker, const std::string& why, Time now) {
+  gone(worker, why, now);
+  for (Packet& packet : peer(worker).link.flush(now))
+    effects_.packets.emplace_back(worker, std::move(packet));
+  effects_.cut_off.push_back(worker);
 }
 
 void Protocol::take_message(WorkerId from, Message message, Time now) {
@@ -281,14 +307,20 @@ void Protocol::take_request(WorkerId from, Message message, Time now) {
   incoming.payload.parts = std::move(message.parts);
   incoming.token = options_.make_token();
   carry_out(std::move(then), now);
-  if (caller.cancelled.erase(head.call) > 0 && !incoming.creates)
+  const bool cancelled = caller.cancelled.erase(head.call) > 0;
+  if (cancelled && !incoming.creates)
     return;
-  if (!caller.running.emplace(head.call, incoming.token).second)
+  const std::uint64_t bytes = bytes_of(incoming.payload);
+  if (!caller.running.emplace(head.call, Peer::Running{incoming.token, bytes}).second)
     throw InvalidArgument(text(
         "[rpc] expected a new call, got call ",
         head.call,
         " twice; do not speak to workers with other programs"));
-  incoming.full = caller.running.size() > options_.calls_per_worker;
+  if (cancelled)
+    effects_.cancelled.push_back({incoming.token, kNotWanted});
+  incoming.full = caller.running.size() > options_.calls_per_worker ||
+                  caller.running_bytes >= options_.bytes_per_worker;
+  caller.running_bytes += bytes;
   effects_.calls.push_back(std::move(incoming));
 }
 
@@ -312,7 +344,7 @@ void Protocol::take_cancel(WorkerId from, std::uint64_t call) {
   Peer& caller = peer(from);
   const auto found = caller.running.find(call);
   if (found != caller.running.end())
-    effects_.cancelled.push_back({found->second, "its caller does not wait any more"});
+    effects_.cancelled.push_back({found->second.token, kNotWanted});
   else
     caller.cancelled.insert(call);  // it is on its way, or answered: nobody can tell
   if (caller.cancelled.size() > kEarlyCancels)
@@ -361,9 +393,10 @@ void Protocol::voided(WorkerId worker, const std::string& why, Time now) {
   Peer& other = peer(worker);
   forget(worker, why, now);
   effects_.forgotten.emplace_back(worker, why);
-  for (auto& [call, token] : other.running)
-    effects_.cancelled.push_back({token, text("its caller is gone: ", why)});
+  for (auto& [call, running] : other.running)
+    effects_.cancelled.push_back({running.token, text("its caller is gone: ", why)});
   other.running.clear();
+  other.running_bytes = 0;
   other.cancelled.clear();
   std::vector<std::uint64_t> calls;
   for (const auto& [call, pending] : pending_)
@@ -447,7 +480,7 @@ std::size_t Protocol::unsent() const {
 }
 
 std::uint64_t Protocol::activity() const {
-  std::uint64_t begun = next_call_;
+  std::uint64_t begun = next_call_ - first_call_;
   for (const auto& other : peers_)
     begun += other->link.posted();
   return begun;

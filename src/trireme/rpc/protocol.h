@@ -36,6 +36,9 @@ struct Payload {
   std::vector<Reference> references;
 };
 
+/// All that it takes on its way, nearly.
+std::uint64_t bytes_of(const Payload& payload);
+
 /// A call that goes out.
 struct Request {
   Payload payload;
@@ -76,13 +79,15 @@ struct Incoming {
   /// one: from ProtocolOptions.
   std::shared_ptr<void> token;
   Reference creates;
-  /// More calls of that worker are under way than may be: it is to be answered so.
+  /// More of that worker is under way than may be: it is to be answered so.
   bool full = false;
 };
 
 /// What the protocol wants done, in the order of the members, without any lock.
 struct Effects {
   std::vector<std::pair<WorkerId, Packet>> packets;
+  /// Workers that nothing more is to be had from: the transport lets them go.
+  std::vector<WorkerId> cut_off;
   std::vector<std::pair<std::unique_ptr<Completion>, Outcome>> finished;
   std::vector<Incoming> calls;
   struct Cancel {
@@ -99,6 +104,8 @@ struct ProtocolOptions {
   LinkOptions link;
   /// How many calls of one worker may wait or run at once; more are answered with Full.
   std::size_t calls_per_worker = 4096;
+  /// And of how many bytes: one that comes when there are so many is turned away, too.
+  std::uint64_t bytes_per_worker = std::uint64_t{1} << 30;
   /// How often an idempotent call is sent again before it counts as lost, too: once a
   /// lease to a worker that stays silent.
   int retries = 4;
@@ -184,10 +191,13 @@ class Protocol {
   void take_cancel(WorkerId from, std::uint64_t call);
   void voided(WorkerId worker, const std::string& why, Time now);
   void forget(WorkerId worker, const std::string& why, Time now);
+  bool stop_running(Peer& caller, std::uint64_t call);
+  void cut_off(WorkerId worker, const std::string& why, Time now);
   void touch(WorkerId worker);
 
   ProtocolOptions options_;
   WorkerId me_;
+  const std::uint64_t first_call_;
   std::uint64_t next_call_;
   References references_;
   std::vector<std::unique_ptr<Peer>> peers_;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "trireme/core/error.h"
+#include "trireme/rpc/packet_message.h"
 
 namespace trireme::rpc {
 
@@ -73,6 +74,17 @@ void append_marks(const std::vector<TravelMark>& marks, std::string& body) {
         .u64(mark.number);
   }
   body += writer.bytes();
+}
+
+std::size_t bytes_beside_tensors(const Payload& payload) {
+  return payload.bytes.size() + marks_bytes(payload.references.size());
+}
+
+std::uint64_t bytes_of(const Payload& payload) {
+  std::uint64_t bytes = bytes_beside_tensors(payload);
+  for (const Part& part : payload.parts)
+    bytes += kPartCost + part.bytes.size();
+  return bytes;
 }
 
 std::string write_call(std::uint64_t call) {

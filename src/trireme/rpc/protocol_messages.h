@@ -34,6 +34,8 @@ std::string write_response_head(const ResponseHead& head);
 void append_marks(const std::vector<TravelMark>& marks, std::string& body);
 /// How many bytes so many take.
 std::size_t marks_bytes(std::size_t count);
+/// What a payload takes without its tensors, nearly.
+std::size_t bytes_beside_tensors(const Payload& payload);
 std::string write_call(std::uint64_t call);
 std::uint64_t read_call(const std::string& body);
 Message write_note(const Posting& note);

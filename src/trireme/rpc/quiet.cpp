@@ -5,6 +5,8 @@
 #include <thread>
 
 #include "trireme/core/error.h"
+#include "trireme/core/list_names.h"
+#include "trireme/core/log.h"
 #include "trireme/core/parse_number.h"
 
 namespace trireme::rpc {
@@ -26,17 +28,26 @@ class Rounds {
     try {
       run_rounds();
     } catch (const std::exception& error) {
-      give_up_quiet(options_.store, options_.rank, error.what());
+      tell(error.what());
       throw;
     }
   }
 
  private:
+  // The store may be gone as well, which is not what went wrong first.
+  void tell(const std::string& why) {
+    try {
+      give_up_quiet(options_.store, options_.rank, why);
+    } catch (const Error& error) {
+      TRIREME_LOG(info, "rpc")
+          << "could not tell the others of a failure: " << error.what();
+    }
+  }
+
   void run_rounds() {
     std::string former;
     for (int round = 0;; ++round) {
-      wait_for_idle(round);
-      const std::string sum = meet(round);
+      const std::string sum = meet(round, wait_for_idle(round));
       if (sum == former)
         return leave();
       former = sum;
@@ -60,18 +71,30 @@ class Rounds {
       options_.store.erase(name);
   }
 
-  void wait_for_idle(int round) {
-    for (milliseconds pause(1); !options_.idle();
-         pause = std::min(pause * 2, milliseconds(10))) {
+  // Gives how much this worker had begun when it had nothing to do.
+  std::uint64_t wait_for_idle(int round) {
+    for (milliseconds pause(1);; pause = std::min(pause * 2, milliseconds(10))) {
+      if (const auto begun = begun_if_idle())
+        return *begun;
       look(round);
       std::this_thread::sleep_for(pause);
     }
   }
 
+  // What begins between two looks would count for one of them alone.
+  std::optional<std::uint64_t> begun_if_idle() {
+    if (!options_.idle())
+      return std::nullopt;
+    const std::uint64_t begun = options_.activity();
+    if (options_.idle() && options_.activity() == begun)
+      return begun;
+    return std::nullopt;
+  }
+
   // Adds this worker's number, and waits for the sum of all.
-  std::string meet(int round) {
+  std::string meet(int round, std::uint64_t begun) {
     look(round);  // who comes last must not miss that another has given up
-    const auto own = static_cast<std::int64_t>(options_.activity());
+    const auto own = static_cast<std::int64_t>(begun);
     options_.store.add(key(round, "sum"), own);
     options_.store.set(key(round, text("rank/", options_.rank)), "");
     if (options_.store.add(key(round, "arrived"), 1) == options_.world_size) {
@@ -110,17 +133,19 @@ class Rounds {
       throw TimeoutError(text(
           "[rpc] expected all workers to have nothing to do within ",
           deadline_.allowed().count(),
-          " ms, got none of ",
+          " ms, got ",
           late(round),
-          "; give shutdown() more time, or look what they do"));
+          " with something to do; give shutdown() more time, or look what they do"));
   }
 
+  // Of the others, who alone may be a riddle.
   std::string late(int round) {
-    std::string names;
+    std::vector<std::string> names;
     for (int rank = 0; rank < options_.world_size; ++rank)
-      if (!options_.store.try_get(key(round, text("rank/", rank))))
-        names += text(names.empty() ? "worker " : ", ", rank);
-    return names.empty() ? "the last ones" : names;
+      if (rank != options_.rank &&
+          !options_.store.try_get(key(round, text("rank/", rank))))
+        names.push_back(options_.name(rank));
+    return names.empty() ? "this worker" : list_names(names);
   }
 
   const QuietOptions& options_;

@@ -15,6 +15,8 @@ struct QuietOptions {
   net::Store& store;
   int rank = 0;
   int world_size = 1;
+  /// What worker of a rank is called, in errors.
+  std::function<std::string(int rank)> name;
   /// Whether this worker has nothing to do at this moment.
   std::function<bool()> idle;
   /// Counts all that it has ever begun.
@@ -25,10 +27,10 @@ struct QuietOptions {
 };
 
 /// Waits until no worker has anything to do, and none can get anything to do. All call
-/// it. In rounds: each worker waits until it is idle, and says how much it has begun so
-/// far; when the sum is the same in two rounds nobody has begun anything in between.
-/// TimeoutError names the workers that are late by their numbers; the caller of it
-/// knows the rest. Its keys are under "quiet/"; a store serves it once.
+/// it. In rounds: each worker waits until it is idle, and says how much it had begun so
+/// far at that moment; when the sum is the same in two rounds nobody has begun anything
+/// in between. TimeoutError names the other workers that are late; of its own the
+/// caller knows. Its keys are under "quiet/"; a store serves it once.
 void wait_until_quiet(const QuietOptions& options, const Deadline& deadline);
 
 /// This worker will never be quiet together with the others: who waits for it gives up,

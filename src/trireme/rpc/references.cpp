@@ -81,7 +81,7 @@ Reference References::name(WorkerId owner) {
 
 Reference References::make(
     WorkerId creator, ObjectId id, std::shared_ptr<void> cargo, Consequences& then) {
-  if (id.creator != creator || creator == me_ || owned_.count(id) > 0)
+  if (id.creator != creator || creator == me_ || has(id) || held_.count(id) > 0)
     throw InvalidArgument(text(
         "[rpc] expected a new name of worker ",
         creator,
@@ -111,6 +111,12 @@ bool References::must_wait(const Reference& reference) const {
   const auto found = held_.find(reference->id());
   return found != held_.end() && found->second.fork == reference->fork() &&
          found->second.stage == Stage::Naming;
+}
+
+bool References::listed(const Reference& reference) const {
+  const auto found = held_.find(reference->id());
+  return found != held_.end() && found->second.fork == reference->fork() &&
+         found->second.stage == Stage::Listed;
 }
 
 TravelMark References::send(const Reference& reference, WorkerId to) {
@@ -152,6 +158,8 @@ Reference References::arrive(
         ", got one of worker ",
         mark.owner,
         "; do not speak to workers with other programs"));
+  if (mark.passage != Passage::Lost)
+    expect_possible(mark);
   switch (mark.passage) {
     case Passage::Granted:
       return granted(mark.id, mark.owner, mark.number, then);
@@ -172,6 +180,22 @@ Reference References::arrive(
   }
   return lost(
       mark.id, mark.owner, text("it was lost on worker ", from, ", which has sent it"));
+}
+
+// Two values under one name would spoil the book.
+void References::expect_possible(const TravelMark& mark) const {
+  const auto held = held_.find(mark.id);
+  const bool elsewhere = held != held_.end() ? held->second.owner != mark.owner
+                                             : mark.owner != me_ && has(mark.id);
+  const bool later = mark.id.creator == me_ && mark.id.number >= next_;
+  if (elsewhere || later)
+    throw InvalidArgument(text(
+        "[rpc] expected a value that worker ",
+        mark.owner,
+        " can have, got ",
+        to_string(mark.id),
+        later ? ", which has not been named yet" : ", which another one has",
+        "; do not speak to workers with other programs"));
 }
 
 Reference References::granted(

@@ -88,6 +88,8 @@ class References {
 
   /// Whether it must wait until the name is settled before it may travel.
   bool must_wait(const Reference& reference) const;
+  /// Whether its owner, another worker, is known to have it listed.
+  bool listed(const Reference& reference) const;
   /// Notes that it goes to a worker.
   TravelMark send(const Reference& reference, WorkerId to);
   /// Takes one that came. InvalidArgument for a mark that cannot be.
@@ -106,6 +108,11 @@ class References {
   std::vector<Tie> left() const;
   std::size_t owned() const { return owned_.size(); }
   std::size_t held() const { return held_.size(); }
+  /// A value of mine; null if it is not there.
+  std::shared_ptr<void> cargo(ObjectId id) const {
+    const auto found = owned_.find(id);
+    return found != owned_.end() ? found->second.cargo : nullptr;
+  }
   /// Whether a value of mine is there.
   bool has(ObjectId id) const { return owned_.count(id) > 0; }
 
@@ -155,6 +162,7 @@ class References {
   Reference lost(ObjectId id, WorkerId owner, const std::string& why);
   Held& hold(ObjectId id, WorkerId owner, std::uint64_t fork, Stage stage);
   Held* find(ObjectId id, std::uint64_t fork);
+  void expect_possible(const TravelMark& mark) const;
   Reference granted(
       ObjectId id, WorkerId owner, std::uint64_t fork, Consequences& then);
   Reference lent(WorkerId from, const TravelMark& mark, Consequences& then);

@@ -11,8 +11,10 @@ namespace trireme::rpc {
 
 /// A function has thrown on the worker that ran it.
 ///
-///     try { agent.call("server", step, gradients); }
-///     catch (const rpc::RemoteError& e) { std::cerr << e.worker() << ": " << e.text();
+///     try {
+///       agent.to("server").call(step, gradients);
+///     } catch (const rpc::RemoteError& e) {
+///       std::cerr << e.worker() << ": " << e.text();
 ///     }
 class RemoteError : public Error {
  public:
@@ -30,7 +32,8 @@ class RemoteError : public Error {
         worker_(std::move(worker)),
         fault_(std::move(fault)) {}
 
-  /// The worker where it was thrown; through nested calls the last of them.
+  /// The worker that was called. If that has only passed on what a call of its own has
+  /// met, text() begins with the worker where that was: "(on worker b) no such file".
   const std::string& worker() const { return worker_; }
   /// The type of the exception there: "std::runtime_error".
   const std::string& type() const { return fault_.type; }

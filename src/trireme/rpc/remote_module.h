@@ -10,6 +10,7 @@
 
 #include "trireme/rpc/agent.h"
 #include "trireme/rpc/module_host.h"
+#include "trireme/rpc/on_device.h"
 
 namespace trireme::rpc {
 
@@ -32,15 +33,18 @@ class ForwardHost<R(In...)> : public ModuleHost {
       std::shared_ptr<torch::nn::Module> module,
       const std::string& device,
       std::function<R(In...)> forward,
-      std::shared_ptr<const Hooks> hooks)
-      : ModuleHost(std::move(module), device),
+      std::shared_ptr<const Hooks> hooks,
+      std::vector<std::string> roles = {})
+      : ModuleHost(std::move(module), device, std::move(roles)),
         forward_(std::move(forward)),
         known_(std::move(hooks)) {}
 
-  /// Tensors go to the module's device and come back from there.
+  /// Tensors go to the module's device and come back from there, those in containers
+  /// and structs, too.
   R forward(std::remove_cvref_t<In>... in) {
     const std::shared_lock lock(mutex());
-    Inputs inputs(moved(std::move(in), device())...);
+    Inputs inputs(std::move(in)...);
+    put_on(inputs, device());
     const std::vector<std::string> on = hooks();
     for (const std::string& name : on)
       if (const Hook& hook = known_->at(name); hook.before)
@@ -49,17 +53,11 @@ class ForwardHost<R(In...)> : public ModuleHost {
     for (const std::string& name : on)
       if (const Hook& hook = known_->at(name); hook.behind)
         hook.behind(module(), inputs, output);
-    return moved(std::move(output), at::kCPU);
+    put_on(output, at::kCPU);
+    return output;
   }
 
  private:
-  template <class T>
-  static T moved(T value, c10::Device device) {
-    if constexpr (std::is_same_v<T, at::Tensor>)
-      return value.defined() && value.device() != device ? value.to(device) : value;
-    else
-      return value;
-  }
   void check_hook(const std::string& name) const override {
     if (known_->count(name) == 0)
       throw InvalidArgument(text(
@@ -76,7 +74,7 @@ class ForwardHost<R(In...)> : public ModuleHost {
 /// who make them and of those who use them; hooks only where they are made.
 ///
 ///     rpc::ModuleFactory<at::Tensor(at::Tensor)> linear("Linear");
-///     linear.make(functions, [](std::int64_t in, std::int64_t out) {
+///     linear.add_to(functions, [](std::int64_t in, std::int64_t out) {
 ///       return std::make_shared<torch::nn::LinearImpl>(in, out);
 ///     });
 template <class Forward>
@@ -89,18 +87,23 @@ class ModuleFactory<R(In...)> {
   explicit ModuleFactory(std::string name) : name_(std::move(name)) {}
 
   /// A hook that may be turned on for a module by this name: before forward, with its
-  /// inputs, or behind it, with its output.
+  /// inputs, or behind it, with its output. For what add_to() adds from then on.
   ModuleFactory& hook(const std::string& name, typename Host::Hook hook) {
-    (*hooks_)[name] = std::move(hook);
+    hooks_[name] = std::move(hook);
     return *this;
   }
 
   /// Serves modules that `make` makes; its arguments travel, and it returns a shared
-  /// pointer to a module with a forward of this type.
+  /// pointer to a module with a forward of this type. Only workers with the roles in
+  /// `options` may make them, and use those that are made, in any way.
   template <class Make>
   void add_to(FunctionTable& functions, Make make, FunctionOptions options = {}) const {
     add_module_functions(functions);
-    add_make(functions, std::function(std::move(make)), options);
+    add_make(
+        functions,
+        std::function(std::move(make)),
+        std::make_shared<const typename Host::Hooks>(hooks_),
+        options);
     functions.add(
         name_ + ".forward",
         std::function([](const RRef<ModuleHost>& module, In... in) -> R {
@@ -110,6 +113,7 @@ class ModuleFactory<R(In...)> {
                 "[rpc] expected a module with another forward, got one of another "
                 "kind; "
                 "use the ModuleFactory of the same name on all workers");
+          host->expect_caller(*this_call()->caller);
           return host->forward(std::move(in)...);
         }),
         options);
@@ -120,25 +124,26 @@ class ModuleFactory<R(In...)> {
   void add_make(
       FunctionTable& functions,
       std::function<std::shared_ptr<Module>(Args...)> make,
+      std::shared_ptr<const typename Host::Hooks> hooks,
       const FunctionOptions& options) const {
     functions.add(
         name_ + ".make",
         std::function(
-            [make = std::move(make), hooks = hooks_](
+            [make = std::move(make), hooks = std::move(hooks), roles = options.roles](
                 const std::string& device,
                 Args... args) -> std::shared_ptr<ModuleHost> {
               std::shared_ptr<Module> module = make(std::move(args)...);
               auto forward = [module](In... in) -> R {
                 return module->forward(std::move(in)...);
               };
-              return std::make_shared<Host>(module, device, std::move(forward), hooks);
+              return std::make_shared<Host>(
+                  module, device, std::move(forward), hooks, roles);
             }),
         options);
   }
 
   std::string name_;
-  std::shared_ptr<typename Host::Hooks> hooks_ =
-      std::make_shared<typename Host::Hooks>();
+  typename Host::Hooks hooks_;
 };
 
 /// The number in "rank:1"; InvalidArgument if it is none.
@@ -147,9 +152,11 @@ WorkerId read_rank(const std::string& number);
 /// A module on another worker. It may be copied and sent to further workers; the module
 /// goes with the last of them.
 ///
-///     RemoteModule<at::Tensor(at::Tensor)> layer(agent, "server/cpu", "Linear", 20,
-///     30); at::Tensor y = layer.forward(x); Future<at::Tensor> later =
-///     layer.forward_async(x); for (const RemoteParameter& p : layer.parameters()) …
+///     using Layer = RemoteModule<at::Tensor(at::Tensor)>;
+///     Layer layer(agent, "server/cpu", "Linear", 20, 30);
+///     at::Tensor y = layer.forward(x);
+///     Future<at::Tensor> later = layer.with({.timeout = 5min}).forward_async(x);
+///     for (const RemoteParameter& p : layer.parameters()) …
 template <class Forward>
 class RemoteModule;
 template <class R, class... In>
@@ -174,32 +181,39 @@ class RemoteModule<R(In...)> {
   /// Waits until it is made; throws why it was not.
   void wait() const { module_.made().get(); }
 
+  /// The same module, used with other options from here on.
+  RemoteModule with(CallOptions options) const {
+    RemoteModule other = *this;
+    other.options_ = options;
+    return other;
+  }
+
   R forward(const std::remove_cvref_t<In>&... in) const {
-    return module_.to_owner().call(forward_function(), module_, in...);
+    return module_.to_owner(options_).call(forward_function(), module_, in...);
   }
   Future<R> forward_async(const std::remove_cvref_t<In>&... in) const {
-    return module_.to_owner().async(forward_function(), module_, in...);
+    return module_.to_owner(options_).async(forward_function(), module_, in...);
   }
 
   std::vector<RemoteParameter> parameters(bool recurse = true) const {
-    return module_.call(&ModuleHost::parameters, recurse);
+    return methods().call(&ModuleHost::parameters, recurse);
   }
-  void train(bool on = true) const { module_.call(&ModuleHost::train, on); }
+  void train(bool on = true) const { methods().call(&ModuleHost::train, on); }
   void eval() const { train(false); }
-  bool is_training() const { return module_.call(&ModuleHost::is_training); }
-  StateDict state_dict() const { return module_.call(&ModuleHost::state_dict); }
+  bool is_training() const { return methods().call(&ModuleHost::is_training); }
+  StateDict state_dict() const { return methods().call(&ModuleHost::state_dict); }
   void load_state_dict(const StateDict& state, bool strict = true) const {
-    module_.call(&ModuleHost::load_state_dict, state, strict);
+    methods().call(&ModuleHost::load_state_dict, state, strict);
   }
-  void to(const std::string& device) const { module_.call(&ModuleHost::to, device); }
+  void to(const std::string& device) const { methods().call(&ModuleHost::to, device); }
 
   /// Turns on a hook that the factory on its worker has, for this module alone; a
   /// number to turn it off by.
   std::int64_t add_hook(const std::string& name) const {
-    return module_.call(&ModuleHost::add_hook, name);
+    return methods().call(&ModuleHost::add_hook, name);
   }
   void remove_hook(std::int64_t hook) const {
-    module_.call(&ModuleHost::remove_hook, hook);
+    methods().call(&ModuleHost::remove_hook, hook);
   }
 
  private:
@@ -223,12 +237,14 @@ class RemoteModule<R(In...)> {
     return agent.to(read_rank(place.worker.substr(5)));
   }
 
+  auto methods() const { return module_.with(options_); }
   Function<R(RRef<ModuleHost>, std::remove_cvref_t<In>...)> forward_function() const {
     return {.name = name_ + ".forward"};
   }
 
   std::string name_;
   RRef<ModuleHost> module_;
+  CallOptions options_{};
 };
 
 template <class Forward>

@@ -21,7 +21,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr std::uint32_t kMemberLayout = 1;
+constexpr std::uint32_t kMemberLayout = 2;
 constexpr std::size_t kMostAddresses = 16;
 constexpr std::size_t kLongestAddress = 512;
 constexpr std::size_t kLongestName = 127;
@@ -272,12 +272,15 @@ class Meeting {
   Deadline trouble_since_ = Deadline::after(kGrace);
 };
 
+// Whatever the launcher may call a program: "data loader", "eval-1.5".
 void check_role(std::string_view role) {
-  if (!is_name(role))
+  const auto odd = [](unsigned char c) { return c < ' ' || c == 0x7f; };
+  if (role.empty() || role.size() > kLongestName ||
+      std::any_of(role.begin(), role.end(), odd))
     throw InvalidArgument(text(
         "[rpc] expected a worker's role of 1 to ",
         kLongestName,
-        " letters, digits, '_', ':' and '-', got ",
+        " bytes without control characters, got ",
         in_quotes(role),
         "; choose one like \"trainer\""));
 }
@@ -299,6 +302,7 @@ std::string encode_member(const Member& member) {
   out.u32(static_cast<std::uint32_t>(member.info.id))
       .string(member.info.name)
       .string(member.info.role)
+      .u64(member.info.message_bytes)
       .u32(static_cast<std::uint32_t>(member.addresses.size()));
   for (const net::Address& address : member.addresses)
     out.string(address.text());
@@ -314,6 +318,7 @@ Member decode_member(std::string_view bytes) {
   check_worker_name(member.info.name);
   member.info.role = in.string(kLongestName);
   check_role(member.info.role);
+  member.info.message_bytes = in.u64();
   const std::uint32_t addresses = in.u32();
   if (addresses == 0 || addresses > kMostAddresses)
     throw InvalidArgument(text(

@@ -58,14 +58,16 @@ class RRef {
   /// A copy of the value.
   T to_here(CallOptions options = {}) const {
     if (is_owner())
-      return *local_value(Deadline::after(
-          options.timeout.value_or(core_of(reference_)->options().timeout)));
+      return copy_as<T>(place_of(reference_)
+                            ->future()
+                            .get(Deadline::after(options.timeout.value_or(
+                                core_of(reference_)->options().timeout))));
     return fetch(options, true).get();
   }
   Future<T> to_here_async(CallOptions options = {}) const {
     if (is_owner())
       return place_of(reference_)->future().then([](const KeptValue& kept) {
-        return T(*value_as<T>(kept));
+        return copy_as<T>(kept);
       });
     return fetch(options, false);
   }
@@ -177,6 +179,29 @@ struct WireType<RRef<T>> {
   }
   static std::string name() { return "ref<" + kept_name<T>() + ">"; }
 };
+
+/// For who looks for the tensors in a value, as data parallelism does in what a forward
+/// returns: `f` sees those of a value of this worker, of which the reference is a new
+/// one then; others may have had the value already. For one of another worker
+/// `f.elsewhere()` is called, if there is that.
+template <class T, class F>
+void visit_tensors(RRef<T>& reference, F&& f) {
+  if (!reference)
+    return;
+  if (!reference.is_owner()) {
+    if constexpr (requires { f.elsewhere(); })
+      f.elsewhere();
+    return;
+  }
+  auto value = std::make_shared<T>(*reference.local_value());
+  if constexpr (std::is_same_v<T, at::Tensor>)
+    f(*value);
+  else
+    visit_tensors(*value, f);
+  reference =
+      RRef<T>(core_of(reference.reference())
+                  ->keep({.value = std::move(value), .type = &value_type<T>()}));
+}
 
 template <class R, class... Args, class... Given>
 RRef<KeptOf<R>> Caller::remote(

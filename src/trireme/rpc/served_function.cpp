@@ -1,5 +1,10 @@
 #include "trireme/rpc/served_function.h"
 
+#include <shared_mutex>
+
+#include <ATen/ops/clone.h>
+#include <ATen/ops/detach.h>
+
 #include "trireme/core/error.h"
 #include "trireme/rpc/call_context.h"
 
@@ -13,6 +18,17 @@ Answer::~Answer() {
             "look why it was dropped")));
 }
 
+void copy_live_tensors(Returned& returned) {
+  if (!returned.kept.value)
+    return;
+  std::shared_lock<std::shared_mutex> unchanged;
+  if (returned.kept.guard)
+    unchanged = std::shared_lock(*returned.kept.guard);
+  for (at::Tensor& tensor : returned.values.tensors)
+    if (tensor.defined())
+      tensor = tensor.detach().clone().set_requires_grad(tensor.requires_grad());
+}
+
 void resume_call(Task task) {
   const CallPointer call = share_this_call();
   const auto home = call ? call->home.lock() : nullptr;
@@ -20,7 +36,7 @@ void resume_call(Task task) {
     const CallScope scope(call);
     task();
   };
-  if (!home || call->pool == nullptr || !call->pool->try_run(std::move(scoped)))
+  if (!home || call->resumer == nullptr || !call->resumer->try_run(std::move(scoped)))
     scoped();
 }
 

@@ -16,11 +16,15 @@
 namespace trireme::rpc {
 
 /// What a function has given: in its wire form, or for a call that wants it kept, the
-/// value itself.
+/// value itself. Both, where it gives the wire form of a value that stays here.
 struct Returned {
   Values values;
   KeptValue kept;
 };
+
+/// Copies the tensors of a value that stays here, as they are at one moment: they may
+/// change while they are on their way. Gradients do not lead through the copies.
+void copy_live_tensors(Returned& returned);
 
 /// Takes the end of one call: a value or an error, once. One that goes without, is
 /// itself an error.
@@ -50,7 +54,7 @@ struct FunctionOptions {
 };
 
 /// Goes on with this_call(), which has waited for something: on a thread of its agent,
-/// as who brings that has other things to do; here, if there is none.
+/// as who brings that has other things to do; here, if there is none. Once in a call.
 void resume_call(Task task);
 
 struct ServedFunction {

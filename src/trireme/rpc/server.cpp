@@ -44,6 +44,12 @@ struct Server::Run {
   std::string note;
   std::int64_t start_ns = 0;
   std::shared_ptr<Batch> batch;
+  // How it goes on, for one that has waited.
+  struct Resumer final : Executor {
+    bool try_run(Task&& task) override;
+    std::weak_ptr<Run> run;
+    Task task;
+  } resumer{};
   // To be asked once, when there is an answer.
   bool last_of_batch() const { return batch->unanswered.fetch_sub(1) == 1; }
 };
@@ -105,6 +111,7 @@ std::shared_ptr<Server::Run> Server::take(
           .span = head.span,
           .note = std::move(head.note),
           .batch = batch});
+  run->resumer.run = run;
   run->context = {
       .caller = peer.info,
       .function = std::move(head.function),
@@ -112,7 +119,7 @@ std::shared_ptr<Server::Run> Server::take(
       .cancel = CancelToken::shared(run->incoming.token),
       .trace = head.trace,
       .home = options_.home,
-      .pool = &executor_,
+      .resumer = &run->resumer,
       .depth = head.depth};
   return run;
 }
@@ -143,6 +150,21 @@ void Server::run_all(std::vector<std::shared_ptr<Run>> runs) {
   for (std::size_t i = executor_.try_run_all(tasks); i < started.size(); ++i)
     for (auto run = std::move(started[i]); run; run = admission_.leave())
       decline(*run);
+}
+
+// As a call that begins, since it must leave threads to the calls that it makes.
+bool Server::Run::Resumer::try_run(Task&& given) {
+  TRIREME_ASSERT(!task);
+  task = std::move(given);
+  const auto waited = run.lock();
+  Server& server = *waited->server;
+  auto next = server.admission_.enter_again(waited, waited->context.depth);
+  if (!next)
+    return true;
+  Task work([next = std::move(next)]() mutable { Server::work(std::move(next)); });
+  if (!server.executor_.try_run(std::move(work)))
+    work();
+  return true;
 }
 
 // Runs a call, and then those that have waited for its thread.
@@ -203,6 +225,8 @@ void Server::refuse(const Incoming& incoming, Fault fault) {
 }
 
 void Server::start(const std::shared_ptr<Run>& run) {
+  if (Task resumed = std::move(run->resumer.task))
+    return resumed();
   run->start_ns = now_ns();
   const CallScope scope(CallPointer(run, &run->context));
   Server::run(run);
@@ -249,11 +273,12 @@ void Server::end(Run& run, Returned returned, std::exception_ptr error) {
       run.server->expect_own(returned.values.references, run.context.function);
       if (run.context.escort)
         run.context.escort->pass(returned.values.tensors);
+      copy_live_tensors(returned);
       payload = pack_values(std::move(returned.values));
     }
     expect_fits(
         payload,
-        run.server->options_.message_bytes,
+        std::min(run.server->options_.message_bytes, run.context.caller->message_bytes),
         "a result of " + run.context.function);
   } catch (...) {
     status = Status::Failed;
@@ -261,6 +286,7 @@ void Server::end(Run& run, Returned returned, std::exception_ptr error) {
   }
   if (run.incoming.creates) {
     const auto place = place_of(run.incoming.creates);
+    returned.kept.made_by = run.context.function;
     if (error)
       place->fail(error);
     else
@@ -314,10 +340,14 @@ void Server::respond(
 ServedFunction fetch_function() {
   ServedFunction fetch{
       .name = kFetchName, .signature = {}, .options = {}, .run = nullptr};
-  fetch.run = [](const Values& values, bool, Answer answer) {
+  fetch.run = [](const Values& values, bool keep, Answer answer) {
     std::tuple<Reference, std::string> wanted;
     std::shared_ptr<ValuePlace> place;
     try {
+      if (keep)
+        throw InvalidArgument(
+            "[rpc] expected to send a value by trireme.fetch, got a call by remote(); "
+            "use the reference to the value itself");
       wanted = arguments_of<Reference, std::string>(values);
       place = place_of(std::get<0>(wanted));
     } catch (...) {
@@ -340,7 +370,7 @@ ServedFunction fetch_function() {
               "what does not travel"));
         ValueWriter writer;
         kept.type->write(writer, kept.value.get());
-        answer.give({.values = writer.take(), .kept = {}});
+        answer.give({.values = writer.take(), .kept = kept});
       } catch (...) {
         answer.fail(std::current_exception());
       }

@@ -14,6 +14,9 @@ class Transport {
   virtual ~Transport() = default;
   /// Queues a packet; never waits, never throws for what becomes of it on its way.
   virtual void send(WorkerId to, Packet packet) = 0;
+  /// Nothing more is wanted from a worker: when it has what was sent to it, it hears
+  /// that this one is gone. Never waits.
+  virtual void give_up(WorkerId worker) = 0;
 };
 
 /// The way in. Calls come from one thread, one at a time, and must not block.

@@ -12,6 +12,21 @@ std::string name_in_words(const std::type_info& type) {
   return status == 0 ? words.get() : type.name();
 }
 
+std::string words_of(const KeptValue& kept) {
+  return text("a ", kept.type->name, kept.made_by.empty() ? "" : " by ", kept.made_by);
+}
+
+void refuse_type(const ValueType& expected, const ValueType& got) {
+  const bool one_name = expected.name == got.name;
+  throw InvalidArgument(text(
+      "[rpc] expected a reference to a value of type ",
+      one_name ? name_in_words(*expected.type) : expected.name,
+      ", got one of type ",
+      one_name ? name_in_words(*got.type) : got.name,
+      one_name ? "; take the type that the function gives, or a copy by to_here()"
+               : "; take the RRef of the type that the function gives"));
+}
+
 void expect_reachable(const Reference& reference) {
   if (!reference)
     throw InvalidArgument(
@@ -25,9 +40,9 @@ void expect_reachable(const Reference& reference) {
             to_string(reference->id()),
             " of worker ",
             reference->owner(),
-            " to be there, but it is lost: ",
+            " to be there, got its loss (",
             reference->loss().why(),
-            "; make it anew"));
+            "); make it anew"));
 }
 
 std::shared_ptr<ValuePlace> place_of(const Reference& reference) {

@@ -50,6 +50,7 @@ bool wait_while(
     const auto left = deadline.remaining();
     if (left.count() <= 0)
       return false;
+    wake_late();  // they may be who changes the word
     word_sleep(word, seen, left);
   }
   return true;

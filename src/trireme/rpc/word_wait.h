@@ -36,8 +36,8 @@ void wake_one(const std::atomic<std::uint32_t>& word);
 void wake_all(const std::atomic<std::uint32_t>& word);
 
 /// While one lives, wake_all_later() on its thread wakes nobody yet: one that waits for
-/// many words, one after the other, then finds the next ones changed when it wakes. Not
-/// to be alive while its thread waits, or runs what may.
+/// many words, one after the other, then finds the next ones changed when it wakes.
+/// Whatever waits wakes them first: wait_while(), and Blocking for all else.
 ///
 ///     LateWakes late;
 ///     for (auto& one : finished) one.publish();

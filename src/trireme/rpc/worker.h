@@ -15,6 +15,8 @@ struct WorkerInfo {
   std::string name;
   /// What it is for, which access lists go by: "trainer", "server".
   std::string role = "default";
+  /// How large a call of it, or a result for it, may be.
+  std::uint64_t message_bytes = std::uint64_t{15} << 30;
   bool operator==(const WorkerInfo&) const = default;
 };
 

@@ -11,7 +11,7 @@ namespace {
 
 // A cell, and where it stands: line and column of the file, and which cell of the line;
 // all counted from 1.
-struct Cell {
+struct CsvCell {
   size_t line = 0;
   size_t column = 0;
   size_t number = 0;
@@ -19,7 +19,7 @@ struct Cell {
 };
 
 [[noreturn]] void refuse(
-    const std::string& name, const Cell& cell, const std::string& what) {
+    const std::string& name, const CsvCell& cell, const std::string& what) {
   throw InvalidArgument(text(
       "[sched] ",
       escaped(name),
@@ -157,7 +157,7 @@ class CsvReader {
 
   std::string_view file_;
   Schedule schedule_;
-  Cell cell_{.line = 1};
+  CsvCell cell_{.line = 1};
 };
 
 }  // namespace

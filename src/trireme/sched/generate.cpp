@@ -13,7 +13,7 @@
 namespace trireme::sched {
 namespace {
 
-using ByRank = ActionList (*)(const RankPlace&);
+using ByRank = ActionList (*)(const OneRank&);
 using ByPipeline = std::vector<ActionList> (*)(int P, int V, int M);
 
 /// A schedule, its rule for the number of microbatches, and how it is made.

@@ -15,7 +15,7 @@ inline constexpr auto W = ActionKind::WeightGrad;
 }  // namespace letters
 
 /// One rank of a pipeline of P ranks with V stages each and M microbatches, all legal.
-struct RankPlace {
+struct OneRank {
   int rank = 0;
   int P = 1;
   int V = 1;
@@ -24,16 +24,16 @@ struct RankPlace {
 
 using ActionList = std::vector<Action>;
 
-ActionList forward_only(const RankPlace& at);
-ActionList gpipe(const RankPlace& at);
-ActionList one_f_one_b(const RankPlace& at);
-ActionList eager_1f1b(const RankPlace& at);
-ActionList looped_bfs(const RankPlace& at);
-ActionList interleaved_1f1b(const RankPlace& at);
-ActionList zb_h1(const RankPlace& at);
-ActionList zb_h2(const RankPlace& at);
-ActionList zbv(const RankPlace& at);
-ActionList dual_pipe_v(const RankPlace& at);
+ActionList forward_only(const OneRank& at);
+ActionList gpipe(const OneRank& at);
+ActionList one_f_one_b(const OneRank& at);
+ActionList eager_1f1b(const OneRank& at);
+ActionList looped_bfs(const OneRank& at);
+ActionList interleaved_1f1b(const OneRank& at);
+ActionList zb_h1(const OneRank& at);
+ActionList zb_h2(const OneRank& at);
+ActionList zbv(const OneRank& at);
+ActionList dual_pipe_v(const OneRank& at);
 
 /// These need all ranks at once: what one does depends on when others are done.
 std::vector<ActionList> interleaved_zero_bubble(int P, int V, int M);

@@ -14,7 +14,7 @@ void add_bubbles(ActionList& list, int count) {
 
 // One stage a rank: so many forwards first, then in turn, then the backwards that are
 // left.
-ActionList in_turn(const RankPlace& at, int warm_up) {
+ActionList in_turn(const OneRank& at, int warm_up) {
   ActionList list;
   int f = 0;
   for (; f < warm_up; ++f)
@@ -34,7 +34,7 @@ int interleaved_group(int P, int M) {
   return M % rounds == 0 ? M / rounds : 0;
 }
 
-ActionList forward_only(const RankPlace& at) {
+ActionList forward_only(const OneRank& at) {
   ActionList list;
   for (int v = 0; v < at.V; ++v)
     for (int m = 0; m < at.M; ++m)
@@ -42,7 +42,7 @@ ActionList forward_only(const RankPlace& at) {
   return list;
 }
 
-ActionList gpipe(const RankPlace& at) {
+ActionList gpipe(const OneRank& at) {
   ActionList list;
   add_bubbles(list, at.rank);
   for (int m = 0; m < at.M; ++m)
@@ -53,15 +53,15 @@ ActionList gpipe(const RankPlace& at) {
   return list;
 }
 
-ActionList one_f_one_b(const RankPlace& at) {
+ActionList one_f_one_b(const OneRank& at) {
   return in_turn(at, std::min(at.M, at.P - at.rank));
 }
 
-ActionList eager_1f1b(const RankPlace& at) {
+ActionList eager_1f1b(const OneRank& at) {
   return in_turn(at, std::min(at.M, 2 * (at.P - at.rank) - 1));
 }
 
-ActionList looped_bfs(const RankPlace& at) {
+ActionList looped_bfs(const OneRank& at) {
   ActionList list;
   add_bubbles(list, at.rank);
   for (int v = 0; v < at.V; ++v)
@@ -74,7 +74,7 @@ ActionList looped_bfs(const RankPlace& at) {
   return list;
 }
 
-ActionList interleaved_1f1b(const RankPlace& at) {
+ActionList interleaved_1f1b(const OneRank& at) {
   const int G = interleaved_group(at.P, at.M);
   const int total = at.V * at.M;
   const int warm_up = std::min((at.V - 1) * G + 2 * (at.P - 1 - at.rank), total);

@@ -49,7 +49,7 @@ class Done {
   std::vector<bool> inputs_;
 };
 
-ActionList zero_bubble_core(const RankPlace& at) {
+ActionList zero_bubble_core(const OneRank& at) {
   const int G = interleaved_group(at.P, at.M);
   const int total = at.V * at.M;
   const int warm_up = std::min((at.V - 1) * G + at.P - 1 - at.rank, total);

@@ -14,7 +14,7 @@ using namespace letters;
 // kind counts the microbatches of its stage by itself.
 class VRank {
  public:
-  explicit VRank(const RankPlace& at) : a(at.rank), b(2 * at.P - 1 - at.rank) {}
+  explicit VRank(const OneRank& at) : a(at.rank), b(2 * at.P - 1 - at.rank) {}
 
   const int a;
   const int b;
@@ -68,7 +68,7 @@ class DualRank : public VRank {
 
 }  // namespace
 
-ActionList zb_h1(const RankPlace& at) {
+ActionList zb_h1(const OneRank& at) {
   ActionList list;
   int f = 0, i = 0, w = 0;
   while (f < std::min(at.P - 1 - at.rank, at.M))
@@ -85,7 +85,7 @@ ActionList zb_h1(const RankPlace& at) {
   return list;
 }
 
-ActionList zb_h2(const RankPlace& at) {
+ActionList zb_h2(const OneRank& at) {
   ActionList list;
   int f = 0, i = 0, w = 0;
   while (f < std::min(2 * (at.P - 1 - at.rank) + 1, at.M))
@@ -102,7 +102,7 @@ ActionList zb_h2(const RankPlace& at) {
   return list;
 }
 
-ActionList zbv(const RankPlace& at) {
+ActionList zbv(const OneRank& at) {
   const int r = at.rank, P = at.P;
   // The order is made for at least so many; what is beyond M becomes bubbles.
   const int N = std::max(2 * P - 1, at.M);
@@ -145,7 +145,7 @@ ActionList zbv(const RankPlace& at) {
   return std::move(rank.list);
 }
 
-ActionList dual_pipe_v(const RankPlace& at) {
+ActionList dual_pipe_v(const OneRank& at) {
   const int r = at.rank, P = at.P;
   DualRank rank(at);
   const int a = rank.a, b = rank.b;

@@ -23,7 +23,7 @@ Window around(int64_t middle, int64_t size, int64_t most) {
 
 }  // namespace
 
-std::string table_around(const Schedule& schedule, const Cell& cell) {
+std::string table_around(const Schedule& schedule, const TableCell& cell) {
   constexpr int64_t kMostSteps = 12, kMostRanks = 8;
   int64_t steps = 0;
   for (const auto& list : schedule.actions)

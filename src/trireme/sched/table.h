@@ -7,7 +7,7 @@
 namespace trireme::sched {
 
 /// A cell of the table.
-struct Cell {
+struct TableCell {
   int rank = 0;
   /// The place in the rank's list; -1: after its end.
   int64_t step = 0;
@@ -15,6 +15,6 @@ struct Cell {
 
 /// The cells around one of them, which is marked as >2F0<. Small schedules are shown as
 /// a whole.
-std::string table_around(const Schedule& schedule, const Cell& cell);
+std::string table_around(const Schedule& schedule, const TableCell& cell);
 
 }  // namespace trireme::sched

@@ -259,7 +259,7 @@ class Validator {
   std::vector<uint16_t> seen_;
   std::vector<Whole> whole_;
   bool any_reduced_ = false;
-  Cell cell_;
+  TableCell cell_;
   std::optional<Flaw> flaw_;
 };
 

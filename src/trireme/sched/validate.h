@@ -10,7 +10,7 @@ namespace trireme::sched {
 
 /// What is wrong with a schedule, and where.
 struct Flaw {
-  Cell cell;
+  TableCell cell;
   std::string what;
 };
 

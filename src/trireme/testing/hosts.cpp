@@ -27,6 +27,8 @@ Hosts::Hosts(const HostsOptions& options) {
     hosts_.push_back(NetNamespace::make());
   if (!options.relayed) {
     lay_cables(options);
+    if (options.megabits > 0)
+      limit_cables(options.megabits);
   } else {
     relay_.emplace();
     for (int host = 0; host < size(); ++host)
@@ -64,6 +66,17 @@ void Hosts::lay_cables(const HostsOptions& options) {
   const InNamespace inside(*switch_);
   for (int host = 0; host < size(); ++host)
     Netlink().await_running(plug(host));
+}
+
+void Hosts::limit_cables(int megabits) {
+  const int64_t rate = int64_t{1'000'000} * megabits;
+  for (int host = 0; host < size(); ++host) {
+    const InNamespace inside(at(host));
+    Netlink().limit_rate(kDevice, rate);
+  }
+  const InNamespace inside(*switch_);
+  for (int host = 0; host < size(); ++host)
+    Netlink().limit_rate(plug(host), rate);
 }
 
 void Hosts::enter(int host) const {

@@ -18,6 +18,8 @@ struct HostsOptions {
   bool relayed = false;
   /// The longest packets of each host's device, where they differ; else 1500.
   std::vector<int> mtu;
+  /// How many million bits a second each cable carries, each way; 0: as many as can be.
+  int megabits = 0;
 };
 
 /// Hosts that reach one another as machines in a rack do, and nothing else: neither
@@ -54,6 +56,7 @@ class Hosts {
 
  private:
   void lay_cables(const HostsOptions& options);
+  void limit_cables(int megabits);
   const NetNamespace& at(int host) const { return hosts_[static_cast<size_t>(host)]; }
 
   std::vector<NetNamespace> hosts_;

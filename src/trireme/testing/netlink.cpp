@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <cstring>
 #include <linux/if_link.h>
+#include <linux/pkt_sched.h>
 #include <linux/rtnetlink.h>
 #include <linux/veth.h>
 #include <net/if.h>
@@ -194,6 +195,27 @@ void Netlink::set_mtu(const std::string& name, int bytes) {
   Request request(RTM_NEWLINK, 0, device(index_of(name)));
   request.attribute(IFLA_MTU, bytes);
   send(request, text("let ", name, " take packets of ", bytes, " bytes"));
+}
+
+void Netlink::limit_rate(const std::string& name, int64_t bits_a_second) {
+  // What passes unhindered at once: some of the kernel's own packets of 64 KiB.
+  constexpr uint32_t kBurst = 256 << 10;
+  tcmsg info{};
+  info.tcm_family = AF_UNSPEC;
+  info.tcm_ifindex = index_of(name);
+  info.tcm_parent = TC_H_ROOT;
+  const auto rate = static_cast<uint32_t>(bits_a_second / 8);
+  tc_tbf_qopt limit{};
+  limit.rate.rate = rate;
+  limit.rate.linklayer = TC_LINKLAYER_ETHERNET;
+  limit.limit = kBurst + rate / 20;
+  Request request(RTM_NEWQDISC, kMake, info);
+  request.attribute(TCA_KIND, "tbf");
+  const size_t options = request.begin(TCA_OPTIONS);
+  request.attribute(TCA_TBF_PARMS, &limit, sizeof limit)
+      .attribute(TCA_TBF_BURST, &kBurst, sizeof kBurst)
+      .end(options);
+  send(request, text("let ", bits_a_second, " bits a second out of ", name));
 }
 
 void Netlink::add_address(const std::string& name, const std::string& address) {

@@ -30,6 +30,9 @@ class Netlink {
   void await_running(const std::string& name) const;
   /// The longest packet that a device takes, in bytes.
   void set_mtu(const std::string& name, int bytes);
+  /// Lets no more than so many bits a second out of a device: what comes faster waits,
+  /// 50 ms at most, and then is lost, as in a switch.
+  void limit_rate(const std::string& name, int64_t bits_a_second);
   /// An IPv4 address in a network whose addresses share their first 24 bits.
   void add_address(const std::string& name, const std::string& address);
 

@@ -74,17 +74,40 @@ void Fabric::at(std::chrono::microseconds delay, std::function<void()> what) {
 
 void Fabric::carry(rpc::WorkerId from, rpc::WorkerId to, const rpc::Packet& packet) {
   const int copies = chance(faults_.drop) ? 0 : chance(faults_.twice) ? 2 : 1;
+  if (copies == 0)
+    lose(from, to);
   for (int copy = 0; copy < copies; ++copy) {
     const std::chrono::microseconds delay(
         1 + below(static_cast<int>(faults_.slowest.count())));
     auto shared = std::make_shared<rpc::Packet>(copy_of(packet));
     at(delay, [this, from, to, shared] {
-      if (!alive(to) || cuts_.count(std::minmax(from, to)) > 0)
-        return;
+      if (!alive(to) || cuts_.count({from, to}) > 0)
+        return lose(from, to);
       protocol(to).receive(from, std::move(*shared), now_);
       settle(to);
     });
   }
+}
+
+// Each side notices in its own time that a connection is broken, and once.
+void Fabric::lose(rpc::WorkerId from, rpc::WorkerId to) {
+  if (!reports_losses_)
+    return;
+  report_loss(from, to);
+  report_loss(to, from);
+}
+
+void Fabric::report_loss(rpc::WorkerId who, rpc::WorkerId other) {
+  if (!told_.insert({who, other}).second)
+    return;
+  const std::uint64_t life = workers_.at(index(who)).life;
+  at(std::chrono::microseconds(1 + below(100'000)), [this, who, other, life] {
+    told_.erase({who, other});
+    if (!alive(who) || workers_.at(index(who)).life != life)
+      return;
+    protocol(who).lost(other, now_);
+    settle(who);
+  });
 }
 
 void Fabric::settle(rpc::WorkerId worker) {

@@ -63,8 +63,14 @@ class Fabric {
   }
 
   void set_faults(Faults faults) { faults_ = faults; }
-  /// Nothing passes between the two until it is healed.
-  void cut(rpc::WorkerId a, rpc::WorkerId b) { cuts_.insert(std::minmax(a, b)); }
+  /// From now on both sides hear of what is lost, as real transports tell them.
+  void report_losses() { reports_losses_ = true; }
+  /// Nothing passes between the two, or from one to the other, until it is healed.
+  void cut(rpc::WorkerId a, rpc::WorkerId b) {
+    cut_one_way(a, b);
+    cut_one_way(b, a);
+  }
+  void cut_one_way(rpc::WorkerId from, rpc::WorkerId to) { cuts_.insert({from, to}); }
   void heal() { cuts_.clear(); }
   /// The worker and all that it knew are gone.
   void kill(rpc::WorkerId worker);
@@ -113,13 +119,17 @@ class Fabric {
   }
   void start(rpc::WorkerId worker);
   void carry(rpc::WorkerId from, rpc::WorkerId to, const rpc::Packet& packet);
+  void lose(rpc::WorkerId from, rpc::WorkerId to);
+  void report_loss(rpc::WorkerId who, rpc::WorkerId other);
   void plan_tick(rpc::WorkerId worker);
 
   std::mt19937_64 random_;
   rpc::ProtocolOptions options_;
   Handler handler_;
   Faults faults_;
-  std::set<std::pair<rpc::WorkerId, rpc::WorkerId>> cuts_;
+  bool reports_losses_ = false;
+  std::set<std::pair<rpc::WorkerId, rpc::WorkerId>> cuts_;  // from, to
+  std::set<std::pair<rpc::WorkerId, rpc::WorkerId>> told_;  // soon, of the second
   std::vector<Worker> workers_;
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
   std::uint64_t order_ = 0;

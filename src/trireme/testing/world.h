@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "trireme/comm/group.h"
+#include "trireme/core/shared_value.h"
 
 namespace trireme::testing {
 
@@ -100,17 +101,6 @@ inline constexpr int kNoticed = 42;
 void expect_noticed(const std::vector<Ending>& endings, int victim);
 
 /// A number that processes share: those that are started after it is made.
-class SharedNumber {
- public:
-  SharedNumber();
-  ~SharedNumber();
-  SharedNumber(const SharedNumber&) = delete;
-  SharedNumber& operator=(const SharedNumber&) = delete;
-
-  std::atomic<int64_t>& operator*() const { return *value_; }
-
- private:
-  std::atomic<int64_t>* value_;
-};
+using SharedNumber = SharedValue<std::atomic<int64_t>>;
 
 }  // namespace trireme::testing

@@ -2,15 +2,14 @@
 
 #include <atomic>
 #include <csignal>
-#include <new>
 #include <stdexcept>
-#include <sys/mman.h>
 #include <thread>
 #include <vector>
 
 #include <gtest/gtest.h>
 
 #include "trireme/comm/wait_budget.h"
+#include "trireme/core/shared_value.h"
 #include "trireme/testing/world.h"
 
 namespace trireme::comm {
@@ -106,31 +105,10 @@ TEST(WaitBudget, GivesALittleToWhoBeginsLate) {
   EXPECT_EQ(WaitBudget(Deadline::after(milliseconds(-1))).left().count(), 0);
 }
 
-/// A flag that a child process shares with this one.
-class SharedFlag {
- public:
-  SharedFlag()
-      : flag_(new (::mmap(
-            nullptr,
-            sizeof(Flag),
-            PROT_READ | PROT_WRITE,
-            MAP_SHARED | MAP_ANONYMOUS,
-            -1,
-            0)) Flag) {}
-  ~SharedFlag() { ::munmap(flag_, sizeof(Flag)); }
-  SharedFlag(const SharedFlag&) = delete;
-  SharedFlag& operator=(const SharedFlag&) = delete;
-  Flag* operator->() const { return flag_; }
-  Flag& operator*() const { return *flag_; }
-
- private:
-  Flag* flag_;
-};
-
 // Ctrl-Z and fg: a process that was stopped for longer than its deadline goes on
 // waiting for as long as it had left.
 TEST(FlagRanks, TimeDuringWhichTheProcessWasStoppedDoesNotCount) {
-  const SharedFlag flag;
+  const SharedValue<Flag> flag;
   testing::Processes processes;
   const pid_t child = processes.start([&flag] {
     const Deadline deadline = Deadline::after(milliseconds(1500));

@@ -417,6 +417,16 @@ void call_each_kind(const Group& world, int64_t count, bool reachable) {
   all_to_all(world, parts(true), parts(true));
   gather(world, parts(root), make(count), 1);
   scatter(world, make(count), parts(root), 1);
+  std::vector<at::Tensor> gathered;
+  all_gather_uneven(world, gathered, make(count + world.rank()));
+  // From rank a to rank b go count + a + 2 b elements.
+  std::vector<at::Tensor> give, take;
+  for (int64_t k = 0; k < size; ++k) {
+    give.push_back(make(count + world.rank() + 2 * k));
+    take.push_back(make(count + k + 2 * world.rank()));
+  }
+  all_to_all(world, take, give);
+  barrier(world.split(world.rank() % 2));
 }
 
 // Every tensor dies as soon as its call has ended, well or not, and the sizes lead

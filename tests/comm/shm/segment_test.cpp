@@ -2,14 +2,13 @@
 
 #include <cstdio>
 #include <fstream>
-#include <signal.h>
 #include <sys/stat.h>
-#include <sys/time.h>
 #include <thread>
 #include <unistd.h>
 
 #include <gtest/gtest.h>
 
+#include "../../core/alarm_scope.h"
 #include "trireme/core/error.h"
 #include "trireme/core/machine.h"
 #include "trireme/testing/check.h"
@@ -88,29 +87,6 @@ TEST(Segment, IsNoPartOfACoreDump) {
   const auto segment = Segment::create(2);
   EXPECT_TRUE(contains(flags_of_mapping(segment->base()), " dd "));
 }
-
-/// While it lives, SIGALRM comes every `interval` and interrupts what waits.
-class AlarmScope {
- public:
-  explicit AlarmScope(std::chrono::microseconds interval) {
-    struct sigaction action {};
-    action.sa_handler = [](int) {};
-    ::sigaction(SIGALRM, &action, &before_);
-    const timeval every{.tv_sec = 0, .tv_usec = interval.count()};
-    const itimerval timer{.it_interval = every, .it_value = every};
-    ::setitimer(ITIMER_REAL, &timer, nullptr);
-  }
-  ~AlarmScope() {
-    const itimerval none{};
-    ::setitimer(ITIMER_REAL, &none, nullptr);
-    ::sigaction(SIGALRM, &before_, nullptr);
-  }
-  AlarmScope(const AlarmScope&) = delete;
-  AlarmScope& operator=(const AlarmScope&) = delete;
-
- private:
-  struct sigaction before_ {};
-};
 
 // A signal makes tmpfs undo what one call has taken; in one piece this would never end.
 // In a process of its own, so that one that does not end can be killed.

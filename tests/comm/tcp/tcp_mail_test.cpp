@@ -119,6 +119,25 @@ TEST(TcpMail, AGroupIsForgottenWhenItsLastMemberHasLeft) {
   EXPECT_EQ(mail.groups(), 0u);
 }
 
+// Words of a member that did not know this rank when it left the group.
+TEST(TcpMail, AForgottenGroupDoesNotComeBack) {
+  BufferPool pool;
+  TcpMail mail(4);
+  mail.close_group(1, {});
+  EXPECT_EQ(mail.groups(), 0u);
+  mail.left(1, 2);
+  EXPECT_EQ(mail.groups(), 0u);
+  mail.arrived(1, 2, 1, buffer_of(pool, 10, 11));
+  EXPECT_TRUE(mail.place(1, 2, 2, 10).empty());
+  EXPECT_EQ(mail.ready(1, 2, 1), nullptr);
+  mail.deliver({1, 2, 5}, buffer_of(pool, 10, 11));
+  mail.set_credit({1, 2, 5}, {.messages = 1});
+  mail.close_channel({1, 2, 5}, 3);
+  EXPECT_EQ(mail.groups(), 0u);
+  mail.left(5, 2);  // of one that this rank may yet join
+  EXPECT_EQ(mail.groups(), 1u);
+}
+
 TEST(TcpMail, AGroupIsKeptForALargeMessageThatComesLast) {
   BufferPool pool;
   TcpMail mail;
@@ -173,6 +192,21 @@ TEST(TcpMail, TheFirstFailureCounts) {
     FAIL();
   } catch (const PeerError& error) {
     EXPECT_EQ(error.rank(), 3);
+  }
+}
+
+TEST(TcpMail, TheFirstReasonToStayAwayCounts) {
+  TcpMail mail;
+  mail.check_absence();
+  EXPECT_TRUE(mail.note_absence({.origin = 3, .why = "first"}));
+  EXPECT_FALSE(mail.note_absence({.origin = 1, .why = "second"}));
+  mail.check();  // it is no failure of this world
+  try {
+    mail.check_absence();
+    FAIL();
+  } catch (const PeerError& error) {
+    EXPECT_EQ(error.rank(), 3);
+    EXPECT_STREQ(error.what(), "first");
   }
 }
 

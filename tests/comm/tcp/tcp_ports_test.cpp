@@ -1,5 +1,6 @@
 #include "trireme/comm/tcp/tcp_ports.h"
 
+#include <algorithm>
 #include <thread>
 
 #include <ATen/ATen.h>
@@ -51,6 +52,60 @@ TEST(TcpPortsRanks, AnyOfSeveralCanBeWaitedFor) {
         words.push_back(inboxes[i].receive().header.word);
     }
     EXPECT_EQ(words, (std::vector<int64_t>{1, 2}));
+  });
+}
+
+// A rank has one bell, wherever its peers are, or who waits for both would have to ask
+// them again and again.
+TEST(TcpPortsRanks, ChannelsOfBothWorldsOfARankRingOneBell) {
+  run_tcp({.hosts = {2, 1}}, [](const Group& world) {
+    if (world.rank() == 0) {
+      Engine& engine = world.engine();
+      const auto near = engine.open_receive(1, 7), far = engine.open_receive(2, 7);
+      const auto near_out = engine.open_send(1, 7, {}),
+                 far_out = engine.open_send(2, 7, {});
+      EXPECT_NE(near->doorbell(), nullptr);
+      for (Doorbell* bell :
+           {far->doorbell(), near_out->doorbell(), far_out->doorbell()})
+        EXPECT_EQ(bell, near->doorbell());
+    }
+    barrier(world);
+  });
+}
+
+TEST(TcpPortsRanks, AnyOfBothWorldsWakesAtOnce) {
+  using Clock = std::chrono::steady_clock;
+  constexpr int kMessages = 41;
+  run_tcp({.hosts = {2, 1}}, [](const Group& world) {
+    if (world.rank() != 0) {
+      const Channel out(world, {.from = world.rank(), .to = 0});
+      for (int i = 0; i < kMessages; ++i) {
+        barrier(world);
+        // By turns, and when the other one has gone to sleep.
+        std::this_thread::sleep_for(std::chrono::milliseconds(5));
+        if (world.rank() == 1 + i % 2)
+          out.send({.header = {.word = Clock::now().time_since_epoch().count()}});
+      }
+      barrier(world);
+      return;
+    }
+    const std::vector<Channel> in = {
+        Channel(world, {.from = 1, .to = 0}), Channel(world, {.from = 2, .to = 0})};
+    std::vector<Clock::duration> far;
+    for (int i = 0; i < kMessages; ++i) {
+      barrier(world);
+      const size_t from = wait_any(in);
+      const auto now = Clock::now().time_since_epoch();
+      EXPECT_EQ(from, static_cast<size_t>(i % 2));
+      const Clock::duration took =
+          now - Clock::duration(in[from].receive().header.word);
+      if (from == 1)
+        far.push_back(took);
+    }
+    barrier(world);
+    std::nth_element(far.begin(), far.begin() + far.size() / 2, far.end());
+    // Who asks in pauses finds it half a millisecond late.
+    EXPECT_LT(far[far.size() / 2], std::chrono::microseconds(400));
   });
 }
 

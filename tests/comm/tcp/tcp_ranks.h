@@ -17,6 +17,8 @@ struct TcpRanks {
   /// Ranks on each "host"; those of one host share memory if there are several hosts.
   std::vector<int> hosts;
   net::Security security = net::Security::insecure_loopback();
+  /// By rank, where each has its own.
+  std::vector<net::Security> securities = {};
   WireTuning tuning = {};
   std::chrono::milliseconds timeout = std::chrono::seconds(30);
 
@@ -31,7 +33,8 @@ struct TcpRanks {
         .rank = rank,
         .size = ranks(),
         .store = std::move(store),
-        .security = security,
+        .security =
+            securities.empty() ? security : securities[static_cast<size_t>(rank)],
         .job = "test",
         .tuning = tuning};
   }

@@ -2,13 +2,19 @@
 // TLS.
 #include "trireme/comm/tcp/tcp_wire.h"
 
+#include <algorithm>
+#include <array>
+#include <thread>
+
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include "../../net/certificate_files.h"
 #include "tcp_ranks.h"
 #include "trireme/comm/channel.h"
 #include "trireme/comm/collectives.h"
 #include "trireme/core/error.h"
+#include "trireme/net/tls.h"
 #include "trireme/testing/check.h"
 #include "trireme/testing/conformance.h"
 
@@ -33,10 +39,27 @@ void add_tcp_suite(const std::string& name, TcpRanks how, std::vector<int> sizes
        .sizes = std::move(sizes)});
 }
 
+// Made when it is first asked for: a test program is started for every test.
+std::vector<net::Security> certificates_of(int ranks) {
+  static net::TestAuthority authority;
+  std::vector<net::Security> securities;
+  for (int rank = 0; rank < ranks; ++rank)
+    securities.push_back(authority.worker(text("rank-", rank)));
+  return securities;
+}
+
 const bool tcp_registered = [] {
   add_tcp_suite("", {}, {1, 2, 4});
   add_tcp_suite(
       "Tls", {.security = net::Security::job_key(net::JobKey::random())}, {2});
+  if (net::has_tls())
+    testing::register_conformance(
+        {.suite = "ConformanceTcpCertificatesRanks",
+         .run =
+             [](int ranks, const testing::RankBody& body) {
+               run_tcp({.hosts = {ranks}, .securities = certificates_of(ranks)}, body);
+             },
+         .sizes = {2}});
   add_tcp_suite("22", {.hosts = {2, 2}});
   add_tcp_suite("31", {.hosts = {3, 1}});
   add_tcp_suite(
@@ -51,6 +74,52 @@ TEST(TcpWireRanks, NamesItself) {
   run_tcp({.hosts = {2}}, [](const Group& world) {
     EXPECT_EQ(world.backend(), "tcp");
     world.engine().check();
+  });
+}
+
+TEST(TcpWireRanks, ACertificateIsForOneRank) {
+  if (!net::has_tls())
+    GTEST_SKIP() << "this build is without OpenSSL";
+  TcpRanks how{.hosts = {3}, .securities = certificates_of(2)};
+  how.securities.push_back(how.securities[1]);  // of rank 1, for one that says it is 2
+  const auto store = std::make_shared<net::MemoryStore>();
+  std::array<std::string, 3> heard;
+  std::vector<std::thread> ranks;
+  for (const int rank : {0, 1, 2})
+    ranks.emplace_back([&, rank] {
+      try {
+        TcpWire::root(how.setup(rank, store), Deadline::after(std::chrono::seconds(3)));
+      } catch (const Error& error) {
+        heard[static_cast<size_t>(rank)] = error.what();
+      }
+    });
+  for (std::thread& rank : ranks)
+    rank.join();
+  EXPECT_NE(heard[0], "") << "nobody joins such a world";
+  // Rank 1 dials it, and it dials rank 0.
+  for (const int rank : {1, 2})
+    EXPECT_TRUE(contains(
+        heard[static_cast<size_t>(rank)],
+        "expected the certificate of \"rank-2\", got one for \"rank-1\""))
+        << heard[static_cast<size_t>(rank)];
+}
+
+// Who has sent from its own memory waits until all has come, and small messages are
+// acknowledged late, in the hope of one that goes the other way.
+TEST(TcpWireRanks, NoLengthWaitsForALateAcknowledgement) {
+  run_tcp({.hosts = {2}}, [](const Group& world) {
+    for (const int64_t bytes : {65'000, 65'536, 65'537, 100'000, 131'072, 132'000}) {
+      std::vector<std::chrono::duration<double>> times;
+      for (int i = 0; i < 21; ++i) {
+        at::Tensor tensor = at::ones({bytes}, at::kByte);
+        barrier(world);
+        const auto start = std::chrono::steady_clock::now();
+        broadcast(world, tensor, 0);
+        times.emplace_back(std::chrono::steady_clock::now() - start);
+      }
+      std::sort(times.begin(), times.end());
+      EXPECT_LT(times[10], std::chrono::milliseconds(10)) << bytes;
+    }
   });
 }
 

@@ -1,5 +1,6 @@
 #include "trireme/comm/tcp/tcp_world.h"
 
+#include <array>
 #include <barrier>
 #include <future>
 #include <thread>
@@ -116,6 +117,82 @@ TEST(TcpWorld, AWorldThatWasClosedCanBeJoinedAnew) {
   std::thread other([&] { join(1); });
   join(0);
   other.join();
+}
+
+/// The store of rank 0, which goes with it when all have met their neighbours.
+class MortalStore : public net::PrefixStore {
+ public:
+  using PrefixStore::PrefixStore;
+  net::StoreSwap compare_set(
+      std::string_view key,
+      std::optional<std::string_view> expected,
+      std::string_view desired) override {
+    if (key.find("met/") != key.npos)
+      throw PeerError(0, "rank 0 went down with the store");
+    return PrefixStore::compare_set(key, expected, desired);
+  }
+};
+
+// Who notices first leaves because of it, and is not to blame.
+TEST(TcpWorld, WhoLosesTheStoreTellsTheOthersWhoWasLost) {
+  const auto store = std::make_shared<net::MemoryStore>();
+  const auto mortal = std::make_shared<MortalStore>("", store);
+  const TcpRanks how{.hosts = {3}};
+  std::vector<std::thread> ranks;
+  for (const int rank : {0, 1, 2})
+    ranks.emplace_back([&, rank] {
+      try {
+        const auto its = rank == 2 ? std::shared_ptr<net::Store>(mortal) : store;
+        TcpWorld::join(how.setup(rank, its), Deadline::after(std::chrono::seconds(20)));
+        ADD_FAILURE();
+      } catch (const PeerError& error) {
+        EXPECT_EQ(error.rank(), 0) << error.what();
+        EXPECT_TRUE(contains(error.what(), "went down")) << error.what();
+      }
+    });
+  for (std::thread& rank : ranks)
+    rank.join();
+}
+
+// Rank 0 finds out inside its host, and leaves with the store before that has heard.
+TEST(TcpWorld, ARenewalThatFailsNamesWhoOthersStayAwayFor) {
+  const auto store = std::make_shared<net::MemoryStore>();
+  const TcpRanks how{.hosts = {3}};
+  std::array<std::shared_ptr<TcpWire>, 3> wires;
+  const auto limit = Deadline::after(std::chrono::seconds(20));
+  std::vector<std::thread> threads;
+  for (const int rank : {0, 1, 2})
+    threads.emplace_back([&, rank] {
+      wires[static_cast<size_t>(rank)] = TcpWire::root(how.setup(rank, store), limit);
+    });
+  for (std::thread& thread : threads)
+    thread.join();
+  TcpWorld& first = wires[0]->world();
+  first.stop({.origin = 0, .why = "let us begin anew"});
+  first.stay_away({.origin = 2, .why = "rank 2 fell overboard"});
+  const auto knows = [&] {
+    try {
+      wires[1]->world().mail().check_absence();
+      return false;
+    } catch (const PeerError&) {
+      return true;
+    }
+  };
+  while (!knows() && !limit.expired())
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  store->set("gone/rank-0", "it has left");
+  try {
+    wires[1]->renew(limit);
+    ADD_FAILURE();
+  } catch (const PeerError& error) {
+    EXPECT_EQ(error.rank(), 2);
+    EXPECT_TRUE(contains(error.what(), "fell overboard")) << error.what();
+  }
+  std::vector<std::thread> leaving;  // together
+  for (auto& wire : wires)
+    leaving.emplace_back([&wire] { wire.reset(); });
+  for (std::thread& thread : leaving)
+    thread.join();
 }
 
 TEST(TcpWorldRanks, AFailureReachesRanksThatNeverSpoke) {

@@ -13,6 +13,7 @@
 
 #include "trireme/core/error.h"
 #include "trireme/core/file_descriptor.h"
+#include "trireme/core/file_memory.h"
 #include "trireme/core/log.h"
 #include "trireme/core/machine.h"
 
@@ -22,10 +23,6 @@ namespace {
 constexpr uint64_t kPage = 4096;
 // All regions together: far below what an address space holds, also with sanitizers.
 constexpr uint64_t kMostBytes = uint64_t{1} << 40;
-// A signal makes tmpfs undo all that one call has taken, so one call takes little.
-constexpr uint64_t kCommitPiece = uint64_t{16} << 20;
-constexpr uint64_t kLeastPiece = uint64_t{64} << 10;
-constexpr int kMostInterruptions = 10000;
 
 std::string path_of(const std::string& name) {
   return text(kSegmentFolder, "/", name);
@@ -284,32 +281,11 @@ void Segment::claim(int rank) {
 }
 
 void Segment::commit(uint64_t begin, uint64_t bytes) {
-  uint64_t done = 0;
-  uint64_t piece = kCommitPiece;
-  int interrupted = 0;
-  while (done < bytes) {
-    const uint64_t now = std::min(piece, bytes - done);
-    const auto at = static_cast<off_t>(begin + done);
-    if (::fallocate(fd_, 0, at, static_cast<off_t>(now)) == 0) {
-      done += now;
-      interrupted = 0;
-    } else if (errno == EINTR && ++interrupted < kMostInterruptions) {
-      piece = std::max(piece / 2, kLeastPiece);  // signals come faster than this
-    } else {
-      give_up_commit(begin, done, bytes);
-    }
-  }
-}
-
-void Segment::give_up_commit(uint64_t begin, uint64_t done, uint64_t bytes) {
+  const uint64_t done = take_file_memory(fd_, begin, bytes);
+  if (done == bytes)
+    return;
   const int error = errno;
-  // Nobody uses what was taken so far.
-  if (done > 0)
-    (void)::fallocate(
-        fd_,
-        FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
-        static_cast<off_t>(begin),
-        static_cast<off_t>(done));
+  release_file_memory(fd_, begin, done);  // nobody uses what was taken so far
   const SharedMemoryLimits limits = shared_memory_limits(kSegmentFolder);
   throw InvalidArgument(text(
       "[comm] expected ",

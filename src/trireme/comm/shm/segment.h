@@ -79,7 +79,6 @@ class Segment {
 
  private:
   Segment(int fd, size_t bytes);
-  [[noreturn]] void give_up_commit(uint64_t begin, uint64_t done, uint64_t bytes);
 
   int fd_;
   size_t bytes_;

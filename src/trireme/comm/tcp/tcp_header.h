@@ -14,6 +14,7 @@ enum class TcpKind : uint16_t {
   Closed,        ///< a channel's sender has closed its end
   Left,          ///< its sender has left a group
   Stop,          ///< the world is stopped
+  Away,          ///< why its sender does not come to the renewal
 };
 
 /// All fields; each kind uses some of them.
@@ -24,7 +25,7 @@ struct TcpHeader {
   int32_t tag = 0;
   /// Of a credit.
   uint64_t bytes = 0;
-  /// Of a stop.
+  /// Of a stop, and of who stays away.
   int32_t origin = 0;
   bool timed_out = false;
   std::string why;

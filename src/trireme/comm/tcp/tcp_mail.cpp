@@ -130,11 +130,13 @@ void TcpMail::sent(const TcpTransferPtr& transfer, bool arrived) {
 
 void TcpMail::left(uint32_t group, int peer) {
   const std::lock_guard lock(mutex_);
+  if (past_.contains(group))
+    return;
   Group& its = groups_[group];
   its.left.insert(peer);
   its.talkers.erase(peer);
   settle(group);
-  ring();
+  ring_locked();
 }
 
 void TcpMail::close_group(uint32_t group, std::span<const int> talkers) {
@@ -158,7 +160,7 @@ size_t TcpMail::groups() {
 
 bool TcpMail::is_over(uint32_t group) const {
   const Group* its = find_locked(group);
-  return its != nullptr && its->closed;
+  return its != nullptr ? its->closed : past_.contains(group);
 }
 
 // Forgets a group of which nothing can come any more. Large messages are slower than
@@ -173,8 +175,10 @@ void TcpMail::settle(uint32_t group) {
     return ranks_left_.contains(end.first) ||
            (!its.talkers.contains(end.first) && !channel.awaits_more());
   });
-  if (its.talkers.empty() && its.channels.empty())
+  if (its.talkers.empty() && its.channels.empty()) {
     groups_.erase(found);
+    past_.add(group);
+  }
 }
 
 // -- channels
@@ -210,13 +214,15 @@ bool TcpMail::has_message(const TcpChannelKey& key) {
 
 void TcpMail::deliver(const TcpChannelKey& key, Buffer message) {
   const std::lock_guard lock(mutex_);
+  const uint32_t group = std::get<0>(key);
+  if (past_.contains(group))
+    return;
   Channel& its = channel(key);
   ++its.arrived;
-  const uint32_t group = std::get<0>(key);
   if (is_over(group))
     return settle(group);
   its.messages.push_back(std::move(message));
-  ring();
+  ring_locked();
 }
 
 WireCredit TcpMail::credit(const TcpChannelKey& key) {
@@ -229,16 +235,18 @@ void TcpMail::set_credit(const TcpChannelKey& key, const WireCredit& credit) {
   if (is_over(std::get<0>(key)))
     return;
   channel(key).credit = credit;
-  ring();
+  ring_locked();
 }
 
 void TcpMail::close_channel(const TcpChannelKey& key, uint64_t messages) {
   const std::lock_guard lock(mutex_);
+  if (past_.contains(std::get<0>(key)))
+    return;
   Channel& its = channel(key);
   its.closed_after = messages;
   ++its.closings;
   settle(std::get<0>(key));
-  ring();
+  ring_locked();
 }
 
 bool TcpMail::is_closed(const TcpChannelKey& key, uint64_t taken, uint64_t openings) {
@@ -257,7 +265,7 @@ bool TcpMail::fail(const Failure& failure) {
   if (failure_)
     return false;
   failure_ = failure;
-  ring();
+  ring_locked();
   return true;
 }
 
@@ -269,7 +277,7 @@ void TcpMail::rank_left(int rank) {
     now->second.talkers.erase(rank);
     settle(now->first);
   }
-  ring();
+  ring_locked();
 }
 
 void TcpMail::check() {
@@ -279,6 +287,20 @@ void TcpMail::check() {
   if (failure_->timed_out)
     throw TimeoutError(failure_->why);
   throw PeerError(failure_->origin, failure_->why);
+}
+
+bool TcpMail::note_absence(const Failure& failure) {
+  const std::lock_guard lock(mutex_);
+  if (absence_)
+    return false;
+  absence_ = failure;
+  return true;
+}
+
+void TcpMail::check_absence() {
+  const std::lock_guard lock(mutex_);
+  if (absence_)
+    throw PeerError(absence_->origin, absence_->why);
 }
 
 void TcpMail::telling(int rank) {

@@ -16,6 +16,7 @@
 
 #include "trireme/comm/doorbell.h"
 #include "trireme/comm/engine.h"
+#include "trireme/comm/tcp/past_groups.h"
 #include "trireme/comm/wire/wire_lanes.h"
 #include "trireme/core/buffer_pool.h"
 
@@ -50,6 +51,9 @@ using TcpChannelKey = std::tuple<uint32_t, int, int>;
 /// lock. Its bell rings for whatever happens to a channel.
 class TcpMail : public Doorbell {
  public:
+  /// Of a rank in a world of so many.
+  explicit TcpMail(int ranks = 1) : past_(ranks) {}
+
   // -- transfers; from a rank's threads
 
   /// Expects a transfer. True if it has come already, and lies in its memory now.
@@ -98,6 +102,15 @@ class TcpMail : public Doorbell {
 
   void listen() override {}
   void stop_listening() noexcept override {}
+  void ring() override {
+    const std::lock_guard lock(mutex_);
+    ring_locked();
+  }
+  /// From now on that bell rings along, as long as it lives.
+  void ring_along(const std::weak_ptr<Doorbell>& other) {
+    const std::lock_guard lock(mutex_);
+    other_bell_ = other;
+  }
   uint32_t rings() const override { return rings_.load(); }
   void await_ring(uint32_t seen, std::chrono::milliseconds limit) override;
 
@@ -109,6 +122,11 @@ class TcpMail : public Doorbell {
   void rank_left(int rank);
   /// Throws what the world was stopped by, if it was.
   void check();
+  /// Why somebody does not come to the renewal of this world: the first reason counts;
+  /// false for later ones.
+  bool note_absence(const Failure& failure);
+  /// Throws it, if it is known.
+  void check_absence();
   /// A last word is on its way to a rank, until it is there or never will be.
   void telling(int rank);
   void told(int rank);
@@ -188,19 +206,23 @@ class TcpMail : public Doorbell {
   Channel& channel(const TcpChannelKey& key);
   bool is_over(uint32_t group) const;
   void settle(uint32_t group);
-  void ring() {
+  void ring_locked() {
     ++rings_;
     changed_.notify_all();
+    if (const auto other = other_bell_.lock())
+      other->ring();
   }
 
   std::atomic<uint32_t> rings_{0};
+  std::weak_ptr<Doorbell> other_bell_;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::map<uint32_t, Group> groups_;
+  PastGroups past_;  // what is said of these comes too late
   std::set<int> ranks_left_;
   std::multiset<int> telling_;
   std::set<int> told_by_;
-  std::optional<Failure> failure_;
+  std::optional<Failure> failure_, absence_;
 };
 
 }  // namespace trireme::comm

@@ -116,7 +116,7 @@ class TcpSender : public SendPort {
     record.done();
   }
 
-  Doorbell* doorbell() override { return &end_.mail(); }
+  Doorbell* doorbell() override { return &end_.world().bell(); }
 
   bool try_send(const Message& message) override {
     const MessageLayout layout = measure(message);
@@ -183,7 +183,7 @@ class TcpReceiver : public ReceivePort {
   bool closed() override {
     return end_.mail().is_closed(end_.key(), lane_->account.messages, lane_->openings);
   }
-  Doorbell* doorbell() override { return &end_.mail(); }
+  Doorbell* doorbell() override { return &end_.world().bell(); }
 
   std::optional<Message> try_receive() override {
     const PortGate::Turn turn = lane_->gate.try_enter();

@@ -161,7 +161,14 @@ std::unique_ptr<ReceivePort> TcpWire::open_receive(int from, int tag) {
 std::shared_ptr<Wire> TcpWire::renew(const Deadline& deadline) {
   TcpSetup setup = world_->setup();
   ++setup.generation;
-  auto renewed = root(setup, deadline);
+  std::shared_ptr<TcpWire> renewed;
+  try {
+    renewed = root(setup, deadline);
+  } catch (const PeerError&) {
+    // That of rank 0, perhaps, which has left with the store because of another.
+    world_->mail().check_absence();
+    throw;
+  }
   world_->stop(
       {.origin = world_->rank(),
        .why = "[comm] expected the renewed group, got the old one; use what renew() "

@@ -94,6 +94,11 @@ std::shared_ptr<TcpWorld> TcpWorld::join(
       if (first_reason)
         throw TimeoutError(*first_reason);
       throw;
+    } catch (const PeerError& error) {
+      // Those who are connected are told who it was, not that this rank leaves because
+      // of it.
+      world->stop({.origin = error.rank(), .why = error.what()});
+      throw;
     }
   }
 }
@@ -139,7 +144,8 @@ void TcpWorld::start_node() {
           .security = setup_.security,
           .listen = {setup_.listen},
           // What goes at once must not be overtaken by the word that its sender left.
-          .limits = {.small_bytes = 2 * kEagerBytes},
+          // All else is acknowledged at once: its sender waits for that.
+          .limits = {.small_bytes = kEagerBytes + encode(TcpHeader{}).size()},
           .heartbeat = setup_.heartbeat},
       *this);
 }
@@ -199,6 +205,9 @@ TcpWorld::~TcpWorld() {
              "[comm] rank ",
              rank(),
              " left its world by an exception; see its own output")});
+  // The other world need not wait for the goodbyes of this one.
+  mail_->ring_along({});
+  bell_.reset();
   leaving_ = true;
   if (node_)
     node_->close();
@@ -440,6 +449,8 @@ void TcpWorld::received(const net::Peer& peer, net::InMessage message) {
       return fail(
           {.origin = header.origin, .why = header.why, .timed_out = header.timed_out},
           false);
+    case TcpKind::Away:
+      return stay_away({.origin = header.origin, .why = header.why});
   }
   throw InvalidArgument(text(
       "[comm] expected a word between ranks, got type ",
@@ -491,7 +502,7 @@ void TcpWorld::fail(const Failure& failure, bool ours) noexcept {
       // First the other world of this rank: nobody sees a failure of one before both
       // refuse. Then the others, for who waits here may leave as soon as it hears.
       tell_failure(failure);
-      tell_peers(failure);
+      tell_peers(TcpKind::Stop, failure);
       mail_->fail(failure);
     }
     if (ours)
@@ -501,14 +512,19 @@ void TcpWorld::fail(const Failure& failure, bool ours) noexcept {
   }
 }
 
+void TcpWorld::stay_away(const Failure& failure) noexcept {
+  if (mail_->note_absence(failure))
+    tell_peers(TcpKind::Away, failure);
+}
+
 // Everybody tells everybody whom it knows: that reaches all. Where there are two
 // sessions, one may be full of what nobody will take any more.
-void TcpWorld::tell_peers(const Failure& failure) noexcept {
+void TcpWorld::tell_peers(TcpKind kind, const Failure& failure) noexcept {
   try {
     for (int peer = 0; peer < size(); ++peer)
       for (const net::Peer& session : sessions_with(peer)) {
         net::OutMessage stop = word(
-            TcpKind::Stop,
+            kind,
             {.origin = failure.origin,
              .timed_out = failure.timed_out,
              .why = failure.why});

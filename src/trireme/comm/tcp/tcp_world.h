@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "trireme/comm/tcp/tcp_header.h"
 #include "trireme/comm/tcp/tcp_mail.h"
 #include "trireme/comm/tcp/tcp_meeting.h"
 #include "trireme/comm/wire/wire.h"
@@ -56,8 +57,15 @@ class TcpWorld : public WireWorld, public net::Receiver {
   void set_spin(std::chrono::nanoseconds spin) override {
     node_->set_looks(spin.count() > 0);
   }
+  void share_bell(std::shared_ptr<Doorbell> bell) override {
+    bell_ = std::move(bell);
+    mail_->ring_along(bell_);
+  }
+  /// What rings for its channels.
+  Doorbell& bell() const { return bell_ ? *bell_ : *mail_; }
   void stop(const Failure& failure) noexcept override;
   void check() const override;
+  void stay_away(const Failure& failure) noexcept override;
 
   // Each may have to connect first, until the deadline.
 
@@ -102,13 +110,16 @@ class TcpWorld : public WireWorld, public net::Receiver {
   bool has_other_session(int rank, const net::Peer& than);
   void push(const net::Peer& peer, const TcpTransferPtr& transfer);
   void fail(const Failure& failure, bool ours) noexcept;
-  void tell_peers(const Failure& failure) noexcept;
+  void tell_peers(TcpKind kind, const Failure& failure) noexcept;
 
   TcpSetup setup_;
   int exceptions_at_start_;
   BufferPool pool_;
   // Messages on their way hold it too: they may outlive the world by a moment.
-  std::shared_ptr<TcpMail> mail_ = std::make_shared<TcpMail>();
+  std::shared_ptr<TcpMail> mail_ = std::make_shared<TcpMail>(size());
+  // Kept, because those who wait hold no more than a pointer. The mail does not: it may
+  // be the I/O thread that lets go of it.
+  std::shared_ptr<Doorbell> bell_;
   std::vector<std::string> addresses_;  // by rank
   std::mutex mutex_;
   std::vector<net::Peer> chosen_;   // by rank: over which this rank sends

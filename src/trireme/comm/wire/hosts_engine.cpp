@@ -78,6 +78,7 @@ std::shared_ptr<HostsEngine> HostsEngine::root(
       std::move(*layout),
       std::make_shared<const std::vector<int>>(std::move(host_of))));
   engine->join_failures();
+  engine->group_.all.world().share_bell(engine->group_.inner->share_world());
   return engine;
 }
 
@@ -174,8 +175,14 @@ std::shared_ptr<Engine> HostsEngine::renew(const Deadline& deadline) {
   // First inside: a rank that is gone keeps its own host from going on, and the store
   // tells the others, who wait for all of that host. All ranks of a host get through
   // each of the two, or none does, so they all try again from the same place.
-  newest_inner_ =
-      std::static_pointer_cast<SharedEngine>(newest_inner_->renew(deadline));
+  try {
+    newest_inner_ =
+        std::static_pointer_cast<SharedEngine>(newest_inner_->renew(deadline));
+  } catch (const PeerError& error) {
+    // This rank may host the store in which the others wait, and take it along.
+    flat_->wire().world().stay_away({.origin = error.rank(), .why = error.what()});
+    throw;
+  }
   auto flat = std::static_pointer_cast<WireEngine>(flat_->renew(deadline));
   // From now on only what this gives can be renewed.
   auto inner = std::exchange(newest_inner_, group_.inner);

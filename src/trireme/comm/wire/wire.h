@@ -69,10 +69,18 @@ class WireWorld {
   /// machine outnumber its cores.
   virtual void set_spin(std::chrono::nanoseconds) {}
 
+  /// Gives this rank one bell: that of another world, of which it is a part, rings for
+  /// the channels of this one, too. Called once, before there are any; nothing happens
+  /// for a wire without a bell.
+  virtual void share_bell(std::shared_ptr<Doorbell>) {}
+
   /// Stops the world: every call of every group there throws.
   virtual void stop(const Failure& failure) noexcept = 0;
   /// Throws what the world was stopped by, if it was.
   virtual void check() const = 0;
+  /// Tells the others, of a world that has been stopped, why this rank will not come to
+  /// its renewal. For wires that have one.
+  virtual void stay_away(const Failure&) noexcept {}
 
   /// Whom to tell when this world fails, or if it has failed already, wherever that
   /// began: another world, of which the same rank is a part. Called once, from any
