@@ -7,6 +7,8 @@
 #include <gtest/gtest.h>
 
 #include "trireme/core/error.h"
+#include "trireme/core/machine.h"
+#include "trireme/launch/placement.h"
 #include "trireme/testing/message.h"
 
 namespace trireme::bench {
@@ -52,6 +54,26 @@ TEST(RankStarts, AreAWorldOfTheirOwnEachTime) {
   for (int i = 0; i < 3; ++i)
     ids.insert(rank_starts({"program"}, 1, {})[0].variables.at("TORCHELASTIC_RUN_ID"));
   EXPECT_EQ(ids.size(), 3u);
+}
+
+TEST(RankStarts, ArePinnedAsTheLauncherPins) {
+  const auto cpus = launch::plan_cores(launch::read_cpus(allowed_cpus()), 1);
+  ASSERT_EQ(cpus.size(), 1u);
+  const auto alone = pinned(rank_starts({"program"}, 1, {}));
+  EXPECT_EQ(alone[0].cpus, cpus[0]);
+  const auto many = static_cast<int>(allowed_cpus().size()) + 1;
+  for (const WorkerStart& start : pinned(rank_starts({"program"}, many, {})))
+    EXPECT_TRUE(start.cpus.empty());
+}
+
+TEST(WorkerTeamProcs, PinsItsWorkers) {
+  const std::string list =
+      "$(sed -n 's/^Cpus_allowed_list:\\t\\([0-9]*\\)$/\\1/p' /proc/self/status)";
+  WorkerStart start =
+      shell(kReady + "read -r line; echo \"{\\\"rows\\\":[[" + list + "]]}\"");
+  start.cpus = {allowed_cpus().back()};
+  WorkerTeam team("test", {start});
+  EXPECT_EQ(team.ask("{}", 20s), (Rows{{static_cast<double>(start.cpus[0])}}));
 }
 
 TEST(WorkerTeamProcs, AnswersInTheOrderOfTheWorkers) {

@@ -10,6 +10,8 @@
 #include "trireme/bench/comm_worker.h"
 #include "trireme/bench/ddp.h"
 #include "trireme/bench/ddp_worker.h"
+#include "trireme/bench/dist_autograd.h"
+#include "trireme/bench/dist_autograd_worker.h"
 #include "trireme/bench/json.h"
 #include "trireme/bench/launch.h"
 #include "trireme/bench/net.h"
@@ -58,6 +60,10 @@ int work_ddp(const BenchCommand&) {
   return run_ddp_worker(std::cin, std::cout);
 }
 
+int work_dist_autograd(const BenchCommand&) {
+  return run_gradient_worker(std::cin, std::cout);
+}
+
 int work_launch(const BenchCommand&) {
   return run_launch_worker();
 }
@@ -85,6 +91,7 @@ int work_train(const BenchCommand&) {
 constexpr Bench kBenches[] = {
     {"comm", bench_comm, work_comm},
     {"ddp", bench_ddp, work_ddp},
+    {"dist-autograd", bench_dist_autograd, work_dist_autograd},
     {"launch", bench_launch, work_launch},
     {"net", bench_net, work_net},
     {"pipe", bench_pipe, work_pipe},
@@ -198,7 +205,8 @@ void add_bench(CLI::App& app, int& exit_code) {
   CLI::Option* what = bench->add_option(
       "WHAT",
       command->what,
-      "The benchmark: comm, ddp, launch, net, pipe, rpc, schedule or train");
+      "The benchmark: comm, ddp, dist-autograd, launch, net, pipe, rpc, schedule or "
+      "train");
   bench->add_flag("--quick", command->measure.quick, "Fewer rounds: under a minute");
   bench->add_flag(
       "--check",
@@ -234,7 +242,7 @@ void add_bench(CLI::App& app, int& exit_code) {
   bench->callback([command, what, &exit_code] {
     if (what->empty() && command->worker.empty())
       throw CLI::RequiredError(
-          "WHAT (comm, ddp, launch, net, pipe, rpc, schedule or train)");
+          "WHAT (comm, ddp, dist-autograd, launch, net, pipe, rpc, schedule or train)");
     exit_code = run_command(*command);
   });
 }

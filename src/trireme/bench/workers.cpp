@@ -13,6 +13,7 @@
 #include "trireme/core/error.h"
 #include "trireme/core/file_descriptor.h"
 #include "trireme/core/machine.h"
+#include "trireme/launch/placement.h"
 #include "trireme/launch/program.h"
 #include "trireme/launch/rank_process.h"
 #include "trireme/launch/variables.h"
@@ -52,6 +53,14 @@ std::vector<WorkerStart> rank_starts(
     starts.push_back(
         {.command = command,
          .variables = launch::rank_variables(place, rank, Environment(), variables)});
+  return starts;
+}
+
+std::vector<WorkerStart> pinned(std::vector<WorkerStart> starts) {
+  const auto cpus = launch::plan_cores(
+      launch::read_cpus(allowed_cpus()), static_cast<int>(starts.size()));
+  for (size_t i = 0; i < cpus.size(); ++i)
+    starts[i].cpus = cpus[i];
   return starts;
 }
 
@@ -96,7 +105,7 @@ void WorkerTeam::start(const WorkerStart& start) {
       {.rank = static_cast<int>(workers_.size()),
        .body = &body,
        .variables = here.merged(start.variables),
-       .cpus = {},
+       .cpus = start.cpus,
        .in = theirs.get(),
        .out = theirs.get(),
        .err = log_,

@@ -20,6 +20,8 @@ struct WorkerStart {
   std::vector<std::string> command;
   /// Set on top of this process's variables.
   Environment::Variables variables;
+  /// Where it may run; empty: anywhere.
+  std::vector<int> cpus{};
 };
 
 /// One start a rank of a world on this host, with the variables that torchrun would
@@ -28,6 +30,10 @@ std::vector<WorkerStart> rank_starts(
     const std::vector<std::string>& command,
     int ranks,
     const Environment::Variables& variables);
+
+/// The same, each on cores of its own if there are enough of them, as `trireme run`
+/// starts its ranks.
+std::vector<WorkerStart> pinned(std::vector<WorkerStart> starts);
 
 struct TeamOptions {
   /// For the workers to say that they are ready.
