@@ -95,7 +95,8 @@ dist_autograd::ShardedEmbeddingOptions table_options(const Config& config) {
            .beta2 = config.optimizer.beta2,
            .eps = config.optimizer.eps},
       .seed = static_cast<uint64_t>(config.training.seed),
-      .deviation = 0.1};
+      .deviation = 0.1,
+      .timeout = std::chrono::minutes(5)};  // a step waits for the slowest trainer
 }
 
 std::string worker_name(const RecommenderRanks& ranks, int rank) {
