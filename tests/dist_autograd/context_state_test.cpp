@@ -12,9 +12,13 @@ TEST(ContextStateRanks, CountsTheCallsOfEachWorker) {
   lead_world(3, {}, [](Agent& agent) {
     const Context context(agent);
     ContextState& state = *context.state();
-    EXPECT_EQ(state.next_call(1), (CallId{0, 1, 0}));
-    EXPECT_EQ(state.next_call(1), (CallId{0, 1, 1}));
-    EXPECT_EQ(state.next_call(2), (CallId{0, 2, 0}));
+    EXPECT_EQ(state.next_call(1, "f"), (CallId{0, 1, 0}));
+    EXPECT_EQ(state.next_call(1, "f"), (CallId{0, 1, 1}));
+    EXPECT_EQ(state.next_call(2, "f"), (CallId{0, 2, 0}));
+    const std::uint64_t calls = state.calls();
+    EXPECT_NE(calls, 0U);
+    state.next_call(2, "g");
+    EXPECT_NE(state.calls(), calls);
     state.meet(2);
     EXPECT_EQ(state.peers(), (std::vector<rpc::WorkerId>{1, 2}));
   });
@@ -24,7 +28,8 @@ TEST(ContextStateRanks, RemembersWhatNeedsAGradient) {
   lead_world(2, {}, [](Agent& agent) {
     const Context context(agent);
     ContextState& state = *context.state();
-    const SendId send{state.next_call(1), false}, other{state.next_call(1), false};
+    const SendId send{state.next_call(1, "f"), false},
+        other{state.next_call(1, "f"), false};
     state.add_send(other, "f", {at::ones({2}), at::Tensor()});
     EXPECT_TRUE(state.sends().empty());
     state.add_send(send, "f", {leaf({2}), at::ones({2}), leaf({3})});
@@ -42,13 +47,13 @@ TEST(ContextStateRanks, RemembersWhatNeedsAGradient) {
 TEST(ContextStateRanks, TakesNothingAfterItsEnd) {
   lead_world(2, {}, [](Agent& agent) {
     const auto state = contexts_of(agent)->create();
-    const SendId send{state->next_call(1), false};
+    const SendId send{state->next_call(1, "f"), false};
     state->add_send(send, "f", {leaf({2})});
     contexts_of(agent)->end(state->id());
     EXPECT_TRUE(state->ended());
     EXPECT_TRUE(state->sends().empty());
     for (const std::function<void()>& use : std::vector<std::function<void()>>{
-             [&] { state->next_call(1); },
+             [&] { state->next_call(1, "f"); },
              [&] { state->meet(1); },
              [&] { state->add_send(send, "f", {leaf({2})}); },
              [&] { state->edges_of(send); },

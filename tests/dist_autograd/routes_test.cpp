@@ -95,6 +95,27 @@ TEST(RoutesRanks, AnotherGraphHereIsLearntAnew) {
   });
 }
 
+// Two programs that look alike from here but for the names of what they call.
+TEST(RoutesRanks, OtherFunctionsAreAnotherGraph) {
+  rpc::FunctionTable table = branching_functions();
+  table.add("on", [](const at::Tensor& x) {
+    return rpc::this_agent().to("worker2").call<at::Tensor>("mul", x, x);
+  });
+  table.add("here", [](const at::Tensor& x) { return x * x; });
+  lead_world(3, table, [](Agent& agent) {
+    for (int step = 0; step < 6; ++step) {
+      const at::Tensor x = leaf({3});
+      const Context context(agent);
+      const at::Tensor y =
+          agent.to("worker1").call<at::Tensor>(step % 2 == 0 ? "on" : "here", x);
+      const std::uint64_t before = calls_of(agent, "worker1");
+      context.backward({y.sum()}, {.static_graph = true});
+      EXPECT_EQ(calls_of(agent, "worker1") - before, step < 2 ? 2U : 1U);
+      EXPECT_TRUE(at::allclose(context.gradient(x), 2 * x));
+    }
+  });
+}
+
 // Nothing here tells that worker1 goes another way: it says so, and nobody gets a wrong
 // gradient. The next backward finds out anew.
 TEST(RoutesRanks, AnotherGraphElsewhereIsRefusedByName) {

@@ -105,6 +105,7 @@ void run(
   Route beginning;
   if (options.mode == Mode::Exact && options.static_graph) {
     beginning = pass.route();
+    beginning.calls = context.calls();
     const std::uint64_t known = context.routes().number_of(beginning);
     pass.take_route(known != 0 ? known : context.routes().next(), known != 0);
   }

@@ -1,11 +1,13 @@
 #include "trireme/dist_autograd/context_state.h"
 
 #include <algorithm>
+#include <functional>
 #include <utility>
 
 #include <torch/csrc/autograd/variable.h>
 
 #include "trireme/core/error.h"
+#include "trireme/core/mix.h"
 #include "trireme/rpc/agent_core.h"
 
 namespace trireme::dist_autograd {
@@ -47,17 +49,26 @@ void ContextState::expect_open() const {
         "through"));
 }
 
-CallId ContextState::next_call(rpc::WorkerId callee) {
+CallId ContextState::next_call(rpc::WorkerId callee, const std::string& function) {
   const std::lock_guard lock(mutex_);
   expect_open();
   peers_.insert(callee);
-  return {worker_, callee, next_ordinal_[callee]++};
+  const CallId call{worker_, callee, next_ordinal_[callee]++};
+  // Threads may call different workers in any order: a sum does not tell.
+  calls_ +=
+      mix(std::hash<std::string>()(function) + kMixStep * SendHash()({call, false}));
+  return call;
 }
 
 void ContextState::meet(rpc::WorkerId caller) {
   const std::lock_guard lock(mutex_);
   expect_open();
   peers_.insert(caller);
+}
+
+std::uint64_t ContextState::calls() const {
+  const std::lock_guard lock(mutex_);
+  return calls_;
 }
 
 std::vector<rpc::WorkerId> ContextState::peers() const {

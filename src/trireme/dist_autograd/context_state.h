@@ -45,7 +45,10 @@ class ContextState : public std::enable_shared_from_this<ContextState> {
   void flush() const;
 
   /// Names the next call of that worker. Error if the context has ended.
-  CallId next_call(rpc::WorkerId callee);
+  CallId next_call(rpc::WorkerId callee, const std::string& function);
+  /// One number for all calls of this worker so far: where others were made, or in
+  /// another order, it is another.
+  std::uint64_t calls() const;
   /// A call that has come in.
   void meet(rpc::WorkerId caller);
   /// The workers that calls went to or came from.
@@ -95,6 +98,7 @@ class ContextState : public std::enable_shared_from_this<ContextState> {
   mutable std::mutex mutex_;
   bool ended_ = false;
   std::map<rpc::WorkerId, std::uint64_t> next_ordinal_;
+  std::uint64_t calls_ = 0;
   std::set<rpc::WorkerId> peers_;
   std::unordered_map<SendId, Send, SendHash> sends_;
   std::shared_ptr<Pass> pass_;

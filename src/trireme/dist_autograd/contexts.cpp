@@ -261,7 +261,7 @@ std::shared_ptr<rpc::CallEscort> Contexts::leave(
         ", got one of ",
         function,
         " by another agent of this process; make it outside of the context"));
-  const CallId call = context->next_call(to);
+  const CallId call = context->next_call(to, function);
   context->add_send({call, false}, function, arguments);
   note = write_note({context->id(), floor_of(context->id().creator), call.ordinal});
   return std::make_shared<CallerSide>(context, call);

@@ -18,6 +18,8 @@ namespace trireme::dist_autograd {
 struct Route {
   std::vector<SendId> sends;
   std::vector<SendId> ends;
+  /// Where it begins: which functions this worker has called (ContextState::calls()).
+  std::uint64_t calls = 0;
   auto operator<=>(const Route&) const = default;
 };
 
