@@ -25,7 +25,7 @@ namespace {
 using namespace trireme;
 namespace nn = torch::nn;
 
-constexpr int kTrainers = 2, kServers = 2, kSteps = 200, kBatch = 64;
+constexpr int kTrainers = 2, kServers = 2, kSteps = 150, kBatch = 64;
 constexpr int64_t kUsers = 60, kItems = 40, kDim = 8;
 constexpr double kRate = 1;
 

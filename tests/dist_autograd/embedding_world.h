@@ -5,6 +5,8 @@
 #include <utility>
 #include <vector>
 
+#include <ATen/CPUGeneratorImpl.h>
+
 #include "trireme/dist_autograd/sharded_embedding.h"
 #include "worlds.h"
 
@@ -88,9 +90,10 @@ inline std::vector<std::uint64_t> calls_since(
   return now;
 }
 
+// Of a generator of its own: trainers are threads, which share torch's.
 inline at::Tensor ids_of_step(int step) {
-  at::manual_seed(40 + step);
-  return at::randint(kRows, {6, 2}, at::kLong);
+  auto generator = at::make_generator<at::CPUGeneratorImpl>(40 + step);
+  return at::randint(kRows, {6, 2}, generator, at::kLong);
 }
 
 inline at::Tensor loss_of(const at::Tensor& rows) {
