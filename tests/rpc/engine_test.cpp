@@ -1,9 +1,12 @@
 #include "trireme/rpc/engine.h"
 
 #include <csignal>
+#include <filesystem>
+#include <fstream>
 #include <map>
 #include <random>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include "cut.h"
 #include "shelf.h"
@@ -515,6 +518,34 @@ TEST(Engine, CallsWithoutHurryShareAPacket) {
     EXPECT_EQ(one.get().status, Status::Value);
   // Each answer is in a hurry here; the calls are not.
   EXPECT_LT(pair.wire.packets - before, 450);
+}
+
+// How often all other threads of this process have gone to sleep.
+long sleeps_of_others() {
+  long sleeps = 0;
+  const std::string me = std::to_string(::gettid());
+  for (const auto& thread : std::filesystem::directory_iterator("/proc/self/task"))
+    if (thread.path().filename() != me) {
+      std::ifstream status(thread.path() / "status");
+      for (std::string line; std::getline(status, line);)
+        if (line.starts_with("voluntary_ctxt_switches:"))
+          sleeps += std::stol(line.substr(line.find(':') + 1));
+    }
+  return sleeps;
+}
+
+TEST(Engine, ItsThreadSleepsWhileCallsComeAndGo) {
+  EnginePair pair;
+  pair.call("first", true).get();
+  constexpr int kCalls = 400;
+  const long before = sleeps_of_others();
+  const auto start = Time::clock::now();
+  for (int i = 0; i < kCalls; ++i) {
+    pair.call("x", true).get();
+    std::this_thread::sleep_for(std::chrono::microseconds(200));
+  }
+  const auto beats = (Time::clock::now() - start) / milliseconds(10);
+  EXPECT_LT(sleeps_of_others() - before, 40 + 4 * beats) << "of two engines";
 }
 
 TEST(Engine, NobodyWaitsLongerThanItsDeadline) {

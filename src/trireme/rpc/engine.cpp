@@ -193,7 +193,7 @@ void Engine::run() {
   while (!ends_.load()) {
     // What is wanted from here on counts when it sleeps.
     planned_.store(Time::max().time_since_epoch().count());
-    active_.store(false, std::memory_order_relaxed);
+    const bool active = active_.exchange(false, std::memory_order_relaxed);
     const Time now = Clock::now();
     Effects effects;
     Time next;
@@ -212,7 +212,8 @@ void Engine::run() {
     // More may come: then nobody need wake this thread for it.
     if (gathers)
       next = std::min<Time>(next, now + kAfterGathering);
-    if (active_.load(std::memory_order_relaxed))
+    // What has woken it counts, too: else the next change would wake it again.
+    if (active || active_.load(std::memory_order_relaxed))
       next = std::min(next, now + kBeat);
     sleep(next);
   }
