@@ -31,7 +31,6 @@ ALLOWED = {
     "comm/tcp/tcp_world.cpp": {"TimeoutError(what)": "comm/channel_text.cpp",
                                "first_reason": "the rank that gave up first"},
     "dist_autograd/fault.cpp": {"where + fault.text": "the worker where it was"},
-    "dp/reducer.cpp": {"InvalidArgument(what)": "refuse_pass() there, for all ranks"},
     "dp/replica.cpp": {"lost_step(lost)": "lost_step() there"},
     "launch/await.cpp": {"Error(packet)": "the process that keeps the ranks"},
     "net/request_store.cpp": {"reply.text": "the store's table, perhaps in another process"},

@@ -65,8 +65,9 @@ TEST(RpcCases, GoalsAreForTheDefault) {
     const bool plain = testing::contains(one.name, ", plain");
     EXPECT_EQ(one.ours.wire == "plain", plain) << one.name;
     EXPECT_FALSE(plain && one.goal) << one.name;
-    if (one.limit)
+    if (one.limit) {
       EXPECT_EQ(one.ours.wire, "host") << one.name;
+    }
   }
 }
 

@@ -12,6 +12,7 @@ namespace {
 // A context in which worker1 has sent the result of one call, and a plan over it.
 struct Foul {
   explicit Foul(const Agent& agent) : context(agent), x(leaf({3})) {
+    plan.id = {0, contexts_of(agent)->next_pass()};
     y = agent.to("worker1").call<at::Tensor>("mul", x, x);
   }
   std::string send(
@@ -34,7 +35,7 @@ struct Foul {
   Context context;
   at::Tensor x, y;
   SendId result{{0, 1, 0}, true};
-  PassPlan plan{.id = {0, 1000}, .deadline = Deadline::after(std::chrono::seconds(20))};
+  PassPlan plan{.deadline = Deadline::after(std::chrono::seconds(20))};
 };
 
 TEST(MessagesRanks, GradientsThatNobodyWaitsForAreRefused) {

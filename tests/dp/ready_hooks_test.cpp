@@ -124,6 +124,21 @@ TEST(ReadyHooks, APassOfSeveralThreads) {
   }
 }
 
+TEST(ReadyHooks, HearOfAPassThatIsGone) {
+  const auto parameters = two();
+  Notes notes(parameters);
+  const ReadyHooks hooks(parameters, notes);
+  autograd::GradientMap map;
+  {
+    Executor executor;
+    executor.open({.store = &map});
+    executor.add_roots(
+        {torch::autograd::impl::gradient_edge(parameters[0].tensor.sum())});
+    executor.feed(0, {at::ones({})});
+  }
+  EXPECT_EQ(notes.failures, std::vector<std::string>{"its executor is gone"});
+}
+
 TEST(ReadyHooks, GoneWithTheObject) {
   const auto parameters = two();
   Notes notes(parameters);

@@ -259,14 +259,14 @@ std::string to_string(Way way) {
 namespace {
 
 /// By rank, how each worker protects its connections.
-std::vector<net::Security> securities(Way way, net::TestAuthority& authority) {
+std::vector<net::Security> securities(Way way, net::TestAuthority* authority) {
   std::vector<net::Security> all;
   const net::JobKey key = net::JobKey::random();
   for (int rank = 0; rank < kWorkers; ++rank)
     all.push_back(
         way == Way::Unix     ? net::Security::insecure_loopback()
         : way == Way::JobKey ? net::Security::job_key(key)
-                             : authority.worker("worker" + std::to_string(rank)));
+                             : authority->worker("worker" + std::to_string(rank)));
   return all;
 }
 
@@ -316,9 +316,10 @@ testing::RpcWorldOptions hybrid_world(
     testing::RpcKind kind,
     Way way,
     const std::function<void(int rank, Home&)>& edit_home) {
-  const auto authority = std::make_shared<net::TestAuthority>();
+  const auto authority =
+      way == Way::Certificates ? std::make_shared<net::TestAuthority>() : nullptr;
   const auto security =
-      std::make_shared<std::vector<net::Security>>(securities(way, *authority));
+      std::make_shared<std::vector<net::Security>>(securities(way, authority.get()));
   return world_with_group(
       kind, 0, kTrainers, [=](rpc::AgentOptions& options, const comm::Group& group) {
         Home home{.group = group, .in_backward = {}};

@@ -57,6 +57,71 @@ TEST(ConfigCheck, RefusesWhatDoesNotFit) {
     EXPECT_NE(error_of(change).find(part), std::string::npos) << error_of(change);
 }
 
+TEST(ConfigCheck, Recommenders) {
+  const auto error = [](const std::string& key, const std::string& value) {
+    Config config;
+    config.model.name = "recommender";
+    return testing::message_of<InvalidArgument>([&] {
+      set_key(config, key, value);
+      check_config(config);
+    });
+  };
+  Config config;
+  config.model.name = "recommender";
+  config.model.dim = 7;  // it has no heads that must share it
+  config.parallelism = {.ranks = 4, .embedding_servers = 3};
+  EXPECT_NO_THROW(check_config(config));
+  const auto expect =
+      [&](const std::string& key, const std::string& value, const std::string& part) {
+        EXPECT_NE(error(key, value).find(part), std::string::npos) << error(key, value);
+      };
+  expect(
+      "parallelism.ranks",
+      "3",
+      "a multiple of parallelism.ranks, the trainers, got 16 and 3");
+  expect("model.vocab_size", "1", "at least a user and an item");
+  expect("model.hf_assets_path", "gpt2", "no model.name beside model.hf_assets_path");
+  // Every key that it would not read is refused by its name.
+  for (const auto& [key, value] : std::vector<std::pair<std::string, std::string>>{
+           {"model.n_layers", "2"},
+           {"model.n_heads", "2"},
+           {"model.n_kv_heads", "2"},
+           {"model.dropout", "0.1"},
+           {"model.tie_embeddings", "false"},
+           {"data.path", "x.txt"},
+           {"data.held_out", "x.txt"},
+           {"data.format", "text"},
+           {"data.tokenizer", "bytes"},
+           {"data.shuffle", "false"},
+           {"data.prefetch", "3"},
+           {"training.seq_len", "8"},
+           {"training.local_batch_size", "8"},
+           {"training.max_norm", "1"},
+           {"training.mixed_precision_param", "float32"},
+           {"training.on_non_finite", "skip"},
+           {"parallelism.pipeline_parallel_degree", "2"},
+           {"parallelism.data_parallel_replicate_degree", "2"},
+           {"parallelism.pipeline_parallel_schedule", "1F1B"},
+           {"parallelism.pipeline_parallel_schedule_csv", "x.csv"},
+           {"parallelism.pipeline_parallel_microbatch_size", "2"},
+           {"parallelism.pipeline_parallel_stages_per_rank", "2"},
+           {"profiling.profile_freq", "2"},
+           {"activation_checkpoint.mode", "full"},
+           {"checkpoint.enable", "true"},
+           {"checkpoint.folder", "x"},
+           {"checkpoint.interval", "2"},
+           {"checkpoint.keep_latest_k", "2"},
+           {"checkpoint.resume", "auto"}})
+    expect(key, value, "expected no " + key + " beside model.name recommender");
+  Config gpt;
+  gpt.parallelism.embedding_servers = 2;
+  EXPECT_NE(
+      testing::message_of<InvalidArgument>([&] {
+        check_config(gpt);
+      }).find("expected no parallelism.embedding_servers"),
+      std::string::npos);
+}
+
 TEST(ConfigCheck, KeysThatNobodyWouldReadAreRefused) {
   const std::vector<std::pair<std::function<void(Config&)>, std::string>> cases{
       {[](Config& c) {

@@ -18,6 +18,7 @@
 #include "trireme/train/layout.h"
 #include "trireme/train/layout_choice.h"
 #include "trireme/train/model_source.h"
+#include "trireme/train/recommender.h"
 #include "trireme/train/token_sources.h"
 
 namespace trireme::train {
@@ -161,6 +162,16 @@ inline std::string see_prefetch(const Config& config) {
   return text(loader.options().prefetch);
 }
 
+/// What --dry-run prints for a recommender.
+inline std::string see_recommender(const Config& config) {
+  return describe_recommender(config, recommender_ranks(config, 4));
+}
+
+inline void as_recommender(Config& config) {
+  config = {};
+  config.model.name = "recommender";
+}
+
 inline void as_llama(Config& config) {
   config.model.name = "llama";
   config.model.dropout = -1;
@@ -259,6 +270,12 @@ inline const std::vector<KeyRow>& key_rows() {
          on_two_ranks(c);
          c.parallelism.pipeline_parallel_schedule = "Interleaved1F1B";
        }},
+
+      {"parallelism.embedding_servers",
+       {"-1", "1025", "x"},
+       "3",
+       see_recommender,
+       as_recommender},
 
       {"optimizer.name", {"Adam", ""}, "SGD", see_curve},
       {"optimizer.lr", {"-1", "x", "nan"}, "1e-2", see_curve},

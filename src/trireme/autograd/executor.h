@@ -43,6 +43,7 @@ namespace trireme::autograd {
 class Executor final : public GradientSink {
  public:
   Executor() = default;
+  ~Executor() { drop("its executor is gone"); }
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
 

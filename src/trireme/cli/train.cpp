@@ -21,6 +21,7 @@
 #include "trireme/train/config_origin.h"
 #include "trireme/train/dry_run.h"
 #include "trireme/train/model_source.h"
+#include "trireme/train/recommender.h"
 #include "trireme/train/resume_check.h"
 #include "trireme/train/run_folder.h"
 #include "trireme/train/run_lock.h"
@@ -82,7 +83,7 @@ int terminal_width() {
 
 // What the user of `trireme train` can do when another rank has died.
 std::string way_on(const train::Config& config) {
-  return config.checkpoint.enable
+  return config.checkpoint.enable && !train::is_recommender(config)
              ? "; to go on from the last checkpoint, give the same command with "
                "--checkpoint.resume auto"
              : "; start the job again";
@@ -107,8 +108,20 @@ const char* stop_notice(const train::Config& config, bool terminal) {
   constexpr const char* kEnds =
       "\r\033[Kstopping after this step, without a checkpoint (checkpoint.enable is "
       "false); Ctrl-C again stops at once\n";
-  const char* notice = config.checkpoint.enable ? kSaves : kEnds;
+  constexpr const char* kEndsRecommender =
+      "\r\033[Kstopping after this step; Ctrl-C again stops at once\n";
+  const char* notice = train::is_recommender(config) ? kEndsRecommender
+                       : config.checkpoint.enable    ? kSaves
+                                                     : kEnds;
   return terminal ? notice : notice + 4;  // a pipe gets no words for the terminal
+}
+
+// Those of a world that is there already, or that is to be started.
+train::RecommenderRanks ranks_of_recommender(const train::Config& config) {
+  const LaunchEnv launched = read_launch_env(Environment::of_process());
+  return launched.launcher == Launcher::None
+             ? train::recommender_ranks(config, available_cores())
+             : train::share_ranks(config, launched.world_size);
 }
 
 int run_training(const TrainPlan& plan) {
@@ -116,8 +129,9 @@ int run_training(const TrainPlan& plan) {
   const train::StopSignal stop(launch::kResumable);
   const int width = terminal_width();
   const bool given = is_rank();  // then there is a world already, to be shared out
+  const bool has_layout = !train::is_recommender(plan.config);
   train::LayoutChoice choice;
-  if (!given) {
+  if (!given && has_layout) {
     const LayoutTrials trials = try_layouts(plan);
     if (trials.stopped != 0)
       return trials.stopped;
@@ -127,7 +141,7 @@ int run_training(const TrainPlan& plan) {
   const auto body = [&](const comm::Group& world) {
     const bool leads = world.rank() == 0;
     stop.defer(leads ? stop_notice(plan.config, width > 0) : nullptr);
-    if (given) {
+    if (given && has_layout) {
       choice = try_layouts(plan, world);
       if (leads)
         show_choice(plan.config, choice);
@@ -140,7 +154,7 @@ int run_training(const TrainPlan& plan) {
            .report = &std::cout,
            .terminal = width > 0,
            .width = width > 0 ? width : 80,
-           .degrees = choice.layout.degrees,
+           .degrees = has_layout ? std::optional(choice.layout.degrees) : std::nullopt,
            .program = called_as(),
            .should_stop = [&stop] { return stop.raised(); }});
       return result.stopped ? launch::kResumable : 0;
@@ -153,7 +167,10 @@ int run_training(const TrainPlan& plan) {
       throw PeerError(error.rank(), error.what() + way_on(plan.config));
     }
   };
-  return run_ranks(choice.layout.degrees.ranks(), body);
+  return run_ranks(
+      has_layout ? choice.layout.degrees.ranks()
+                 : ranks_of_recommender(plan.config).all(),
+      body);
 }
 
 // Opens what costs nothing to open: a text for a BPE tokenizer would be read whole.
@@ -206,6 +223,8 @@ void keep_layout(TrainPlan& plan) {
 // All that can be wrong is found here, before ranks start. Gives the job in words.
 std::string check_job(TrainPlan& plan) {
   const train::Config& config = plan.config;
+  if (train::is_recommender(config))
+    return train::describe_recommender(config, ranks_of_recommender(config)) + "\n";
   const auto tokenizer = train::open_tokenizer(config);
   const auto model =
       train::describe_model(config, train::vocabulary_of(tokenizer.get()));
@@ -278,6 +297,7 @@ void add_train(CLI::App& app, int& exit_code) {
       "  trireme train --data.path book.txt --training.steps 2000\n"
       "  trireme train job.toml --checkpoint.resume auto\n"
       "  trireme train job.toml --parallelism.ranks 4096 --dry-run\n"
+      "  trireme train --model.name recommender --parallelism.embedding_servers 2\n"
       "\n"
       "Exit codes: 0 done, 1 failed, 2 wrong config, 75 stopped by Ctrl-C, SIGTERM or\n"
       "SIGUSR1, with a checkpoint to go on from unless checkpoint.enable is false.");

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "trireme/core/error.h"
+#include "trireme/dist_autograd/next_context.h"
 
 namespace trireme::dist_autograd {
 namespace {
@@ -13,7 +14,7 @@ std::shared_ptr<ContextState> new_context(Contexts& contexts) {
         "[dist_autograd] expected a thread that works in no context, got one in ",
         to_string(outer->id()),
         "; end that one first, or go on in it by this_context()"));
-  return contexts.create();
+  return begin_context(contexts);
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 
 #include "trireme/core/error.h"
 #include "trireme/core/log.h"
+#include "trireme/dist_autograd/embedding_shard.h"
 #include "trireme/dist_autograd/messages.h"
 #include "trireme/dist_autograd/optimizer_desk.h"
 #include "trireme/dist_autograd/receive_node.h"
@@ -100,6 +101,7 @@ rpc::AgentOptions with_gradients(rpc::AgentOptions options) {
         "some that have one; call with_gradients() once");
   auto contexts = std::make_shared<Contexts>();
   add_functions(options.functions, contexts);
+  add_embedding_functions(options.functions);
   add_optimizer_functions(options.functions, contexts);
   options.escort = std::move(contexts);
   return options;
@@ -226,6 +228,11 @@ void Contexts::end(const ContextId& id) noexcept {
   for (const rpc::WorkerId peer : context->peers())
     if (peer != me_)
       tell_ended(*core, peer, id);
+}
+
+std::uint64_t Contexts::next_table(const std::string& name) {
+  const std::lock_guard lock(tables_mutex_);
+  return ++tables_[name];
 }
 
 std::size_t Contexts::size() const {

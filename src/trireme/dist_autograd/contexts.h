@@ -47,6 +47,8 @@ class Contexts final : public rpc::Escort,
   std::size_t size() const;
   /// The number of the next backward that this worker begins.
   std::uint64_t next_pass() { return next_pass_.fetch_add(1); }
+  /// Which table of that name this worker makes now, counted from 1.
+  std::uint64_t next_table(const std::string& name);
 
   void start(std::weak_ptr<rpc::AgentCore> core) override;
   std::shared_ptr<rpc::CallEscort> leave(
@@ -87,6 +89,8 @@ class Contexts final : public rpc::Escort,
   std::shared_ptr<Routes> routes_ = std::make_shared<Routes>();
   std::atomic<std::uint64_t> next_number_;
   std::atomic<std::uint64_t> next_pass_{1};
+  std::mutex tables_mutex_;
+  std::map<std::string, std::uint64_t> tables_;
   rpc::WorkerId me_ = -1;
   Forget also_forget_;
   std::vector<std::unique_ptr<Creator>> creators_;  // one for each worker

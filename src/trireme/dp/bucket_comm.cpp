@@ -8,6 +8,7 @@
 #include <ATen/Parallel.h>
 
 #include "trireme/comm/collectives.h"
+#include "trireme/comm/torch_threads.h"
 #include "trireme/core/error.h"
 #include "trireme/core/list_names.h"
 #include "trireme/core/log.h"
@@ -16,20 +17,6 @@
 namespace trireme::dp {
 
 using comm::ReduceOp;
-
-namespace {
-
-// This thread's number, for a thread of its own. In a process that was forked off,
-// torch makes its pool anew at the first call that sets the number; two threads that
-// make that call at once get none ("Invalid thread pool!"), so it is made here, before
-// they start.
-int threads_to_inherit() {
-  const int threads = at::get_num_threads();
-  at::set_num_threads(threads);
-  return threads;
-}
-
-}  // namespace
 
 BucketComm::BucketComm(
     const comm::Group& group,
@@ -42,7 +29,9 @@ BucketComm::BucketComm(
       riders_(riders),
       notes_(group, parameters),
       worker_(
-          [rank = group.rank(), size = group.size(), threads = threads_to_inherit()] {
+          [rank = group.rank(),
+           size = group.size(),
+           threads = comm::settle_torch_threads()] {
             set_log_rank(rank, size);
             at::set_num_threads(threads);  // each thread has its own number
           },

@@ -123,11 +123,15 @@ void Reducer::begin_pass() {
 /// is known by where it puts gradients, as it may change threads.
 void Reducer::enter_pass() {
   autograd::GradientStore& store = store_of_pass();
-  autograd::GradientStore* before = nullptr;
   if (store_of_pass_.load() == &store)
     return;
-  if (!store_of_pass_.compare_exchange_strong(before, &store))
-    refuse_pass(store, *before);
+  {
+    const std::lock_guard lock(entry_);
+    if (store_of_pass_.load() != nullptr)
+      refuse_pass(store.name());
+    store_of_pass_ = &store;
+    name_of_pass_ = store.name();
+  }
   const auto with = [self = self_, pass = ++pass_](const auto& call) {
     const std::lock_guard lock(self->mutex);
     if (self->reducer != nullptr && self->reducer->pass_ == pass)
@@ -147,20 +151,20 @@ void Reducer::forget_pass() {
   store_of_pass_ = nullptr;
 }
 
-/// The others must not take this rank's next round for that of the refused pass.
-void Reducer::refuse_pass(
-    const autograd::GradientStore& one, const autograd::GradientStore& other) {
-  const std::string what = text(
+/// With entry_ held. The others must not take this rank's next round for that of the
+/// refused pass.
+void Reducer::refuse_pass(const std::string& name) {
+  const InvalidArgument error(text(
       "[dp] expected one backward at a time over a model, got one into ",
-      one.name(),
+      name,
       " on rank ",
       group().rank(),
       " while one into ",
-      other.name(),
-      " runs; let each end before the next begins, in the same order on all ranks");
+      name_of_pass_,
+      " runs; let each end before the next begins, in the same order on all ranks"));
   refused_ = true;
-  comm_->fail(what);
-  throw InvalidArgument(what);
+  comm_->fail(error.what());
+  throw error;
 }
 
 void Reducer::leave_pass() {

@@ -200,8 +200,7 @@ class Reducer final : public ReadyListener {
   void leave_pass();
   void leave_failed_pass(const std::string& why) noexcept;
   void forget_pass();
-  [[noreturn]] void refuse_pass(
-      const autograd::GradientStore& one, const autograd::GradientStore& other);
+  [[noreturn]] void refuse_pass(const std::string& name);
   void begin(autograd::GradientStore& store, State state);
   void put_back_after_failure() noexcept;
   void count_down(size_t parameter);
@@ -251,6 +250,8 @@ class Reducer final : public ReadyListener {
   std::shared_ptr<Self> self_ = std::make_shared<Self>();
   /// Where the pass that has come puts gradients, until it ends.
   std::atomic<autograd::GradientStore*> store_of_pass_{nullptr};
+  std::mutex entry_;  // for who comes and does not go on
+  std::string name_of_pass_;
   /// Grows with each that comes, so that what an old one leaves does not count.
   std::atomic<uint64_t> pass_{0};
   /// Another one has come meanwhile.

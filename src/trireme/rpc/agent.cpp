@@ -1,6 +1,7 @@
 #include "trireme/rpc/agent.h"
 
 #include "trireme/comm/tcp/tcp_backend.h"
+#include "trireme/comm/torch_threads.h"
 #include "trireme/core/launch_env.h"
 #include "trireme/core/log.h"
 #include "trireme/net/rendezvous.h"
@@ -52,6 +53,7 @@ void expect_rank(const AgentOptions& options) {
 }  // namespace
 
 Agent::Agent(AgentOptions options) {
+  comm::settle_torch_threads();  // before the pool's threads are there
   check_worker_name(options.name);
   fill_in(options);
   expect_rank(options);

@@ -56,6 +56,7 @@ struct ParallelismConfig {
   std::string pipeline_parallel_schedule_csv;
   int64_t pipeline_parallel_microbatch_size = 0;
   int64_t pipeline_parallel_stages_per_rank = 0;
+  int64_t embedding_servers = 0;
 };
 
 struct OptimizerConfig {
@@ -127,6 +128,11 @@ struct Config {
   /// command line". A key that has its default is not there.
   std::map<std::string, std::string> origins{};
 };
+
+/// Whether it is a job of train/recommender.h, which has no layers of a language model.
+inline bool is_recommender(const Config& config) {
+  return config.model.name == "recommender";
+}
 
 /// InvalidArgument unless the values fit one another; each by itself was checked when
 /// it was set.

@@ -36,7 +36,8 @@ void check_ignored(const Config& config) {
 }
 
 void check_name(const std::string& name) {
-  const std::vector<std::string> types = model::model_types();
+  std::vector<std::string> types = model::model_types();
+  types.emplace_back("recommender");
   const std::string meant = nearest(name, types);
   need(
       std::find(types.begin(), types.end(), name) != types.end(),
@@ -121,8 +122,29 @@ void check_data(const DataConfig& data) {
       "take one of these");
 }
 
+void check_recommender(const Config& config) {
+  const int64_t rows = config.model.vocab_size;
+  need(
+      rows != 1,
+      "model.vocab_size of a recommender to be 0, or at least a user and an item, got "
+      "1",
+      "raise it");
+  const int64_t trainers = std::max<int64_t>(1, config.parallelism.ranks);
+  need(
+      config.training.global_batch_size % trainers == 0,
+      text(
+          "training.global_batch_size to be a multiple of parallelism.ranks, the "
+          "trainers, got ",
+          config.training.global_batch_size,
+          " and ",
+          trainers),
+      "change one of them");
+}
+
 void check_all(const Config& config) {
   check_ignored(config);
+  if (is_recommender(config))
+    return check_recommender(config);
   check_model(config.model);
   check_data(config.data);
   check_parallelism(config.parallelism);

@@ -56,7 +56,11 @@ std::string clock_text(double seconds) {
 }
 
 std::string to_text(
-    const StepMetrics& metrics, int64_t steps, double seconds_left, int width) {
+    const StepMetrics& metrics,
+    int64_t steps,
+    double seconds_left,
+    int width,
+    const std::string& unit) {
   const std::string first = text(
       "step ",
       metrics.step,
@@ -66,7 +70,9 @@ std::string to_text(
       fixed(metrics.loss, 3),
       "  ",
       with_thousands(std::llround(metrics.tokens_per_s)),
-      " tokens/s");
+      " ",
+      unit,
+      "/s");
   const std::string last = text("  ", clock_text(seconds_left), " left");
   std::string middle;
   for (const std::string& part :
@@ -89,10 +95,17 @@ void Progress::show(const StepMetrics& metrics, double seconds_left) {
   if (options_.style == ProgressStyle::Lines) {
     if (metrics.step == 1 || metrics.step % options_.every == 0 ||
         metrics.step == options_.steps)
-      out_ << to_text(metrics, options_.steps, seconds_left) << std::endl;
+      out_ << to_text(
+                  metrics,
+                  options_.steps,
+                  seconds_left,
+                  std::numeric_limits<int>::max(),
+                  options_.unit)
+           << std::endl;
     return;
   }
-  late_ = to_text(metrics, options_.steps, seconds_left, options_.width - 1);
+  late_ =
+      to_text(metrics, options_.steps, seconds_left, options_.width - 1, options_.unit);
   late_part_ = static_cast<double>(metrics.step) / static_cast<double>(options_.steps);
   const auto now = std::chrono::steady_clock::now();
   if (open_ && now - drawn_ < kRedraw)

@@ -28,6 +28,8 @@ struct ProgressOptions {
   int64_t steps = 1;
   /// Columns of the terminal.
   int width = 80;
+  /// What is trained on.
+  std::string unit = "tokens";
 };
 
 /// Prints steps as they come, on one rank.
@@ -62,7 +64,8 @@ std::string to_text(
     const StepMetrics& metrics,
     int64_t steps,
     double seconds_left,
-    int width = std::numeric_limits<int>::max());
+    int width = std::numeric_limits<int>::max(),
+    const std::string& unit = "tokens");
 /// "1:02", "2:01:30".
 std::string clock_text(double seconds);
 /// With so many digits after the point.

@@ -23,6 +23,7 @@
 #include "trireme/train/lr_schedule.h"
 #include "trireme/train/model_source.h"
 #include "trireme/train/progress.h"
+#include "trireme/train/recommender.h"
 #include "trireme/train/resume_check.h"
 #include "trireme/train/run_folder.h"
 #include "trireme/train/run_lock.h"
@@ -480,7 +481,8 @@ TrainResult train(
   chosen.job.dump_folder = comm::share_text(
       world, world.rank() == 0 ? choose_run_folder(config) : std::string());
   try {
-    return Job(world, chosen, options).run();
+    return is_recommender(chosen) ? train_recommender(world, chosen, options)
+                                  : Job(world, chosen, options).run();
   } catch (...) {
     // A folder of our own naming that nothing was written to is of no use to anybody.
     std::error_code ignored;
