@@ -34,7 +34,7 @@ TEST(OwnedOptimizerRanks, StepsByWhatItIsGiven) {
     const at::Tensor before = a.detach().clone();
     const at::Tensor b_before = b.detach().clone();
     OwnedOptimizer optimizer({group_of({a, b}, Sgd{.lr = 1})}, locks);
-    Gradients gradients;
+    Gradients gradients("context 0.1");
     gradients.set(a, at::full({3}, 2.0));
     const StepGradients found = optimizer.gradients(&gradients, true);
     EXPECT_EQ(found.defined(), 1);
@@ -60,7 +60,7 @@ TEST(OwnedOptimizerRanks, ParametersMayGetOtherMemory) {
     const at::Tensor a = leaf({3});
     OwnedOptimizer optimizer({group_of({a}, Sgd{.lr = 1})}, locks);
     a.set_data(at::zeros({3}));
-    Gradients gradients;
+    Gradients gradients("context 0.1");
     gradients.set(a, at::ones({3}));
     optimizer.step(optimizer.gradients(&gradients, false), {.rates = {1}});
     EXPECT_TRUE(at::equal(a.detach(), at::full({3}, -1.0)));
@@ -73,7 +73,7 @@ TEST(OwnedOptimizerRanks, GradientsThatCannotBeAreRefused) {
     const at::Tensor a = leaf({3});
     const OwnedOptimizer optimizer({group_of({a}, Adam{})}, locks);
     const auto refused = [&](const at::Tensor& gradient) {
-      Gradients gradients;
+      Gradients gradients("context 0.1");
       gradients.set(a, gradient);
       return message_of<Error>([&] { optimizer.gradients(&gradients, true); });
     };
@@ -85,7 +85,7 @@ TEST(OwnedOptimizerRanks, GradientsThatCannotBeAreRefused) {
           -std::numeric_limits<double>::infinity()})
       EXPECT_TRUE(contains(refused(at::full({3}, bad)), "expected finite gradients"));
     // Its norm overflows, but no element does.
-    Gradients gradients;
+    Gradients gradients("context 0.1");
     gradients.set(a, at::full({3}, 3e38));
     EXPECT_EQ(optimizer.gradients(&gradients, true).defined(), 1);
   });
@@ -118,7 +118,7 @@ TEST(OwnedOptimizerRanks, StatesAreNamedByParameter) {
     ParameterLocks locks;
     const Tensors leaves{leaf({3}), leaf({2})};
     OwnedOptimizer optimizer({group_of(leaves, Sgd{.momentum = 0.5})}, locks);
-    Gradients gradients;
+    Gradients gradients("context 0.1");
     for (const at::Tensor& each : leaves)
       gradients.set(each, at::ones_like(each));
     optimizer.step(optimizer.gradients(&gradients, false), {.rates = {1}});
