@@ -44,14 +44,14 @@ TEST(Engine, OutlivesATransportThatRefuses) {
   options.protocol.make_cargo = [] { return std::make_shared<int>(); };
   Engine engine(std::move(options));
   engine.start(transport);
-  for (const bool hurry : {false, true}) {
+  for (const Haste haste : {Haste::Gather, Haste::Now, Haste::Later}) {
     Promise<Status> promise;
     const Future<Status> ended = promise.future();
     Request request{
         .payload = {.bytes = "call"},
         .deadline = Time::clock::now() + milliseconds(100)};
     engine.call(
-        1, std::move(request), std::make_unique<End>(std::move(promise)), hurry);
+        1, std::move(request), std::make_unique<End>(std::move(promise)), haste);
     EXPECT_EQ(ended.get(Deadline::after(std::chrono::seconds(10))), Status::Late);
   }
   EXPECT_GT(transport.refused.load(), 0);
@@ -460,6 +460,10 @@ struct EnginePair {
 
   Future<Outcome> call(
       const std::string& bytes, bool hurry, Time deadline = Time::max()) {
+    return call(bytes, hurry ? Haste::Now : Haste::Gather, deadline);
+  }
+  Future<Outcome> call(
+      const std::string& bytes, Haste haste, Time deadline = Time::max()) {
     Promise<Outcome> promise;
     Future<Outcome> future = promise.future();
     Request request;
@@ -469,7 +473,7 @@ struct EnginePair {
         1,
         std::move(request),
         std::make_unique<PromisedOutcome>(std::move(promise)),
-        hurry);
+        haste);
     return future;
   }
 
@@ -488,7 +492,7 @@ struct EnginePair {
         1,
         std::move(request),
         std::make_unique<PromisedOutcome>(std::move(promise)),
-        true);
+        Haste::Now);
     return waits.get(Deadline::after(std::chrono::seconds(10)));
   }
 
@@ -546,6 +550,29 @@ TEST(Engine, ItsThreadSleepsWhileCallsComeAndGo) {
   }
   const auto beats = (Time::clock::now() - start) / milliseconds(10);
   EXPECT_LT(sleeps_of_others() - before, 40 + 4 * beats) << "of two engines";
+}
+
+TEST(Engine, WhatIsInNoHurryGoesWithTheNext) {
+  EnginePair pair;
+  pair.call("first", true).get();
+  const int before = pair.wire.packets;
+  const auto later = pair.call("x", Haste::Later);
+  EXPECT_EQ(pair.wire.packets, before);
+  const auto now = pair.call("y", true);
+  EXPECT_EQ(later.get().payload.bytes, "x");
+  EXPECT_EQ(now.get().payload.bytes, "y");
+  // One there, and an answer to each.
+  EXPECT_LE(pair.wire.packets - before, 3);
+}
+
+TEST(Engine, WhatIsInNoHurryGoesAlone) {
+  EnginePair pair;
+  pair.call("first", true).get();
+  EXPECT_EQ(
+      pair.call("x", Haste::Later)
+          .get(Deadline::after(std::chrono::seconds(10)))
+          .status,
+      Status::Value);
 }
 
 TEST(Engine, NobodyWaitsLongerThanItsDeadline) {
