@@ -91,6 +91,18 @@ TEST_F(ContextsRanks, EndEverywhereWithTheirMaker) {
   });
 }
 
+TEST_F(ContextsRanks, WhoHasEndedOneIsNotTold) {
+  lead(2, [&](Agent& agent) {
+    {
+      const Context context(agent);
+      agent.to("worker1").call<at::Tensor>("mul", leaf({2}), leaf({2}));
+    }
+    EXPECT_TRUE(soon([&] { return open(1) == 0; }));
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    EXPECT_EQ(agent.counters(agent.workers()[1]).figures().received, 0u);
+  });
+}
+
 TEST_F(ContextsRanks, OutlastErrorsOfCalls) {
   lead(2, [](Agent& agent) {
     const Context context(agent);

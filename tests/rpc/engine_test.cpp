@@ -1,9 +1,12 @@
 #include "trireme/rpc/engine.h"
 
 #include <csignal>
+#include <filesystem>
+#include <fstream>
 #include <map>
 #include <random>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include "cut.h"
 #include "shelf.h"
@@ -41,14 +44,14 @@ TEST(Engine, OutlivesATransportThatRefuses) {
   options.protocol.make_cargo = [] { return std::make_shared<int>(); };
   Engine engine(std::move(options));
   engine.start(transport);
-  for (const bool hurry : {false, true}) {
+  for (const Haste haste : {Haste::Gather, Haste::Now, Haste::Later}) {
     Promise<Status> promise;
     const Future<Status> ended = promise.future();
     Request request{
         .payload = {.bytes = "call"},
         .deadline = Time::clock::now() + milliseconds(100)};
     engine.call(
-        1, std::move(request), std::make_unique<End>(std::move(promise)), hurry);
+        1, std::move(request), std::make_unique<End>(std::move(promise)), haste);
     EXPECT_EQ(ended.get(Deadline::after(std::chrono::seconds(10))), Status::Late);
   }
   EXPECT_GT(transport.refused.load(), 0);
@@ -457,6 +460,10 @@ struct EnginePair {
 
   Future<Outcome> call(
       const std::string& bytes, bool hurry, Time deadline = Time::max()) {
+    return call(bytes, hurry ? Haste::Now : Haste::Gather, deadline);
+  }
+  Future<Outcome> call(
+      const std::string& bytes, Haste haste, Time deadline = Time::max()) {
     Promise<Outcome> promise;
     Future<Outcome> future = promise.future();
     Request request;
@@ -466,7 +473,7 @@ struct EnginePair {
         1,
         std::move(request),
         std::make_unique<PromisedOutcome>(std::move(promise)),
-        hurry);
+        haste);
     return future;
   }
 
@@ -485,7 +492,7 @@ struct EnginePair {
         1,
         std::move(request),
         std::make_unique<PromisedOutcome>(std::move(promise)),
-        true);
+        Haste::Now);
     return waits.get(Deadline::after(std::chrono::seconds(10)));
   }
 
@@ -515,6 +522,57 @@ TEST(Engine, CallsWithoutHurryShareAPacket) {
     EXPECT_EQ(one.get().status, Status::Value);
   // Each answer is in a hurry here; the calls are not.
   EXPECT_LT(pair.wire.packets - before, 450);
+}
+
+// How often all other threads of this process have gone to sleep.
+long sleeps_of_others() {
+  long sleeps = 0;
+  const std::string me = std::to_string(::gettid());
+  for (const auto& thread : std::filesystem::directory_iterator("/proc/self/task"))
+    if (thread.path().filename() != me) {
+      std::ifstream status(thread.path() / "status");
+      for (std::string line; std::getline(status, line);)
+        if (line.starts_with("voluntary_ctxt_switches:"))
+          sleeps += std::stol(line.substr(line.find(':') + 1));
+    }
+  return sleeps;
+}
+
+TEST(Engine, ItsThreadSleepsWhileCallsComeAndGo) {
+  EnginePair pair;
+  pair.call("first", true).get();
+  constexpr int kCalls = 400;
+  const long before = sleeps_of_others();
+  const auto start = Time::clock::now();
+  for (int i = 0; i < kCalls; ++i) {
+    pair.call("x", true).get();
+    std::this_thread::sleep_for(std::chrono::microseconds(200));
+  }
+  const auto beats = (Time::clock::now() - start) / milliseconds(10);
+  EXPECT_LT(sleeps_of_others() - before, 40 + 4 * beats) << "of two engines";
+}
+
+TEST(Engine, WhatIsInNoHurryGoesWithTheNext) {
+  EnginePair pair;
+  pair.call("first", true).get();
+  const int before = pair.wire.packets;
+  const auto later = pair.call("x", Haste::Later);
+  EXPECT_EQ(pair.wire.packets, before);
+  const auto now = pair.call("y", true);
+  EXPECT_EQ(later.get().payload.bytes, "x");
+  EXPECT_EQ(now.get().payload.bytes, "y");
+  // One there, and an answer to each.
+  EXPECT_LE(pair.wire.packets - before, 3);
+}
+
+TEST(Engine, WhatIsInNoHurryGoesAlone) {
+  EnginePair pair;
+  pair.call("first", true).get();
+  EXPECT_EQ(
+      pair.call("x", Haste::Later)
+          .get(Deadline::after(std::chrono::seconds(10)))
+          .status,
+      Status::Value);
 }
 
 TEST(Engine, NobodyWaitsLongerThanItsDeadline) {

@@ -35,11 +35,6 @@ std::string ContextState::worker_name() const {
   return core ? core->me().name : "unknown";
 }
 
-void ContextState::flush() const {
-  if (const auto core = core_.lock())
-    core->engine().flush();
-}
-
 void ContextState::expect_open() const {
   if (ended_)
     throw Error(text(

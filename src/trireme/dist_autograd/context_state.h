@@ -41,8 +41,6 @@ class ContextState : public std::enable_shared_from_this<ContextState> {
   std::shared_ptr<rpc::AgentCore> core() const;
   rpc::WorkerId worker() const { return worker_; }
   std::string worker_name() const;
-  /// What has been sent and waits for company leaves now.
-  void flush() const;
 
   /// Names the next call of that worker. Error if the context has ended.
   CallId next_call(rpc::WorkerId callee, const std::string& function);

@@ -207,7 +207,7 @@ std::uint64_t Contexts::floor_of(rpc::WorkerId worker) const {
   return creator.open.empty() ? next_number_.load() : creator.open.begin()->first;
 }
 
-void Contexts::end(const ContextId& id) noexcept {
+void Contexts::end(const ContextId& id, rpc::WorkerId told_by) noexcept {
   StatePointer context;
   {
     Creator& creator = of(id.creator);
@@ -226,7 +226,7 @@ void Contexts::end(const ContextId& id) noexcept {
   if (!core)
     return;
   for (const rpc::WorkerId peer : context->peers())
-    if (peer != me_)
+    if (peer != me_ && peer != told_by)
       tell_ended(*core, peer, id);
 }
 

@@ -41,8 +41,9 @@ class Contexts final : public rpc::Escort,
   /// The same; null if this worker has no part in it, or none yet. Error if it has
   /// ended.
   std::shared_ptr<ContextState> find_met(const ContextId& id) const;
-  /// Ends it here, and tells the workers that this one has called in it.
-  void end(const ContextId& id) noexcept;
+  /// Ends it here, and tells the workers that calls in it went to or came from, except
+  /// the one that has told this one.
+  void end(const ContextId& id, rpc::WorkerId told_by = -1) noexcept;
   /// How many are open here.
   std::size_t size() const;
   /// The number of the next backward that this worker begins.

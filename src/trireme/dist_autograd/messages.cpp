@@ -70,7 +70,8 @@ rpc::Caller to(const ContextState& context, const PassPlan& plan, rpc::WorkerId 
   return rpc::Caller(
       context.core(),
       who,
-      {.timeout = duration_cast<milliseconds>(plan.deadline.remaining())});
+      {.timeout = duration_cast<milliseconds>(plan.deadline.remaining()),
+       .haste = rpc::Haste::Now});
 }
 
 SentPlan sent(const ContextState& context, const PassPlan& plan) {
@@ -171,7 +172,11 @@ void add_functions(
               const ContextId& context, const PassId& pass, const PassFault& fault) {
             fail(*contexts, context, pass, fault);
           })
-      .add(kEnd.name, [contexts](const ContextId& context) { contexts->end(context); })
+      .add(
+          kEnd.name,
+          [contexts](const ContextId& context) {
+            contexts->end(context, rpc::this_call()->caller->id);
+          })
       .add(kWaiting.name, [contexts](const ContextId& context, const PassId& pass) {
         return waiting(*contexts, context, pass);
       });
@@ -200,7 +205,6 @@ rpc::Future<Answer> send_marks(
             }));
   if (answers.empty())
     return rpc::ready_future(Answer());
-  context.flush();
   return rpc::all(std::move(answers)).then([](std::vector<Answer> all) {
     return worst_of(std::move(all));
   });
@@ -221,7 +225,9 @@ void tell_failed(
 void tell_ended(
     rpc::AgentCore& core, rpc::WorkerId to_worker, const ContextId& context) noexcept {
   tell("of the end of a context", to_worker, [&] {
-    rpc::Caller(core.shared_from_this(), to_worker, {}).async(kEnd, context);
+    // It lets memory go: it need not disturb what is called next.
+    rpc::Caller(core.shared_from_this(), to_worker, {.haste = rpc::Haste::Later})
+        .async(kEnd, context);
   });
 }
 

@@ -207,8 +207,6 @@ void Pass::work() {
   bool close = false;
   while (take_work(work, close))
     run(std::move(work), close);
-  if (std::exchange(sent_, false))
-    context_->flush();
 }
 
 bool Pass::take_work(Work& work, bool& close) {
@@ -263,7 +261,6 @@ void Pass::pass_on(const ReceiveNode& node, autograd::variable_list gradients) {
     const std::lock_guard lock(mutex_);
     ++unanswered_;
   }
-  sent_ = true;
   send_gradients(*context_, plan_, node.sender(), node.send(), std::move(gradients))
       .handle([pass = shared_from_this()](const rpc::Future<Answer>& done) {
         const std::exception_ptr error = done.error();

@@ -143,7 +143,6 @@ class Pass : public std::enable_shared_from_this<Pass> {
   /// A thread runs what is in the queue, or the one that has begun will.
   bool runs_ = false;
   bool driven_ = false;
-  bool sent_ = false;
   /// Of the first gradient that came.
   std::optional<rpc::Promise<Answer>> answer_;
 };

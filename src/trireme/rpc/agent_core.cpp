@@ -125,7 +125,7 @@ std::uint64_t AgentCore::send(CallPlan plan, std::unique_ptr<CallEnd> end) {
   counters(plan.to).bytes_out(bytes);
   const auto tie = end->tie_;
   const std::uint64_t number =
-      engine_->call(plan.to, std::move(request), std::move(end), plan.hurry);
+      engine_->call(plan.to, std::move(request), std::move(end), plan.haste);
   if (tie)
     tie->keep(inside->cancel.on_cancel(
         [engine = std::weak_ptr(engine_), number](const std::string&) {

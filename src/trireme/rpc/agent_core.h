@@ -26,6 +26,8 @@ struct CallOptions {
   std::optional<std::chrono::milliseconds> timeout{};
   /// It may run twice: where it may have been lost, it is sent again.
   bool idempotent = false;
+  /// When it leaves if its caller does not wait for it, as one by async().
+  Haste haste = Haste::Gather;
 };
 
 struct AgentCoreOptions {
@@ -96,8 +98,7 @@ struct CallPlan {
   Values arguments;
   CallOptions options;
   Reference creates;
-  /// Whether somebody waits for it at once.
-  bool hurry = false;
+  Haste haste = Haste::Gather;
 };
 
 class AgentCore : public std::enable_shared_from_this<AgentCore> {

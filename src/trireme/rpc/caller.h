@@ -179,7 +179,7 @@ class Caller {
         .arguments = writer.take(),
         .options = options(function.idempotent),
         .creates = {},
-        .hurry = hurry};
+        .haste = hurry ? Haste::Now : options_.haste};
   }
   template <class R, class... Args, class... Given>
   Future<ResultOf<R>> begin(

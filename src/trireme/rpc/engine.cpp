@@ -79,14 +79,14 @@ void Engine::change(Leave leave, const Change& change) {
   {
     const std::lock_guard lock(mutex_);
     change(now);
-    if (leave != Leave::Along)
+    if (leave == Leave::Now || leave == Leave::Soon)
       gathered_ = leave == Leave::Now ? 0 : (gathered_ + 1) % kMostGathered;
     has_gathered_ = has_gathered_ || leave == Leave::Soon;
     gathers = gathered_ > 0;
     if (!gathers)
       seen_gathered_ = 0;
     gathers_.store(gathers);
-    effects = protocol_.take_effects(now, !gathers);
+    effects = protocol_.take_effects(now, !gathers && leave != Leave::Later);
     ++performing_;
   }
   active_.store(true, std::memory_order_relaxed);
@@ -126,11 +126,23 @@ void Engine::send(WorkerId to, Packet packet) {
   }
 }
 
+Engine::Leave Engine::leave(Haste haste) {
+  switch (haste) {
+    case Haste::Gather:
+      return Leave::Soon;
+    case Haste::Now:
+      return Leave::Now;
+    case Haste::Later:
+      break;
+  }
+  return Leave::Later;
+}
+
 std::uint64_t Engine::call(
-    WorkerId to, Request request, std::unique_ptr<Completion> completion, bool hurry) {
+    WorkerId to, Request request, std::unique_ptr<Completion> completion, Haste haste) {
   const Time deadline = request.deadline;
   std::uint64_t number = 0;
-  change(leave(hurry), [&](Time now) {
+  change(leave(haste), [&](Time now) {
     number = protocol_.call(to, std::move(request), std::move(completion), now);
   });
   want_wake(deadline);
@@ -193,7 +205,7 @@ void Engine::run() {
   while (!ends_.load()) {
     // What is wanted from here on counts when it sleeps.
     planned_.store(Time::max().time_since_epoch().count());
-    active_.store(false, std::memory_order_relaxed);
+    const bool active = active_.exchange(false, std::memory_order_relaxed);
     const Time now = Clock::now();
     Effects effects;
     Time next;
@@ -212,7 +224,8 @@ void Engine::run() {
     // More may come: then nobody need wake this thread for it.
     if (gathers)
       next = std::min<Time>(next, now + kAfterGathering);
-    if (active_.load(std::memory_order_relaxed))
+    // What has woken it counts, too: else the next change would wake it again.
+    if (active || active_.load(std::memory_order_relaxed))
       next = std::min(next, now + kBeat);
     sleep(next);
   }

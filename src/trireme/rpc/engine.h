@@ -16,6 +16,13 @@
 
 namespace trireme::rpc {
 
+/// When a call leaves.
+enum class Haste {
+  Gather,  ///< in some microseconds, with others that are made meanwhile
+  Now,     ///< at once: somebody waits for it
+  Later,   ///< with what leaves next for that worker, or in some 10 ms
+};
+
 struct EngineOptions {
   ProtocolOptions protocol;
   WorkerId me = 0;
@@ -48,10 +55,13 @@ class Engine : public PacketReceiver, public BlockingHook {
   /// Ends the engine's thread; all calls that wait end with Lost, for that reason.
   void stop(const std::string& why);
 
-  /// Sends a call. Without `hurry` it may gather with others until block() is called,
-  /// or the engine's thread comes by.
+  /// Sends a call. What gathers leaves when block() is called, or the engine's thread
+  /// comes by.
   std::uint64_t call(
-      WorkerId to, Request request, std::unique_ptr<Completion> completion, bool hurry);
+      WorkerId to,
+      Request request,
+      std::unique_ptr<Completion> completion,
+      Haste haste);
   void cancel(std::uint64_t call);
   /// Without `hurry` the answer may gather with others, too.
   void respond(const Incoming& incoming, Status status, Payload payload, bool hurry);
@@ -99,10 +109,11 @@ class Engine : public PacketReceiver, public BlockingHook {
   const std::shared_ptr<Releases>& releases() const { return releases_; }
 
  private:
-  // When what a change leads to leaves: at once, after a moment, or at once unless
-  // something gathers, with which it then leaves.
-  enum class Leave { Now, Soon, Along };
+  // When what a change leads to leaves: at once, after a moment, at once unless
+  // something gathers, with which it then leaves, or with what leaves next.
+  enum class Leave { Now, Soon, Along, Later };
   static Leave leave(bool hurry) { return hurry ? Leave::Now : Leave::Soon; }
+  static Leave leave(Haste haste);
   template <class Change>
   void change(Leave leave, const Change& change);
   void perform(Effects effects);

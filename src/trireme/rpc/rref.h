@@ -112,7 +112,7 @@ class RRef {
         .arguments = writer.take(),
         .options = there.options(true),
         .creates = {},
-        .hurry = hurry};
+        .haste = hurry ? Haste::Now : options.haste};
     return there.start<TypedEnd<T>>(std::move(plan));
   }
 
